@@ -1,0 +1,33 @@
+"""The two errors that are the user's material's fault rather than the program's."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+class DataError(ValueError):
+    """A file or data set is not what its format says; the message names file, place and expectation."""
+
+
+class MissingExtraError(ImportError):
+    """An optional dependency is absent; the message holds the pip command that brings it."""
+
+
+def require(module: str, extra: str) -> Any:
+    """Import an optional dependency, or say how to install it.
+
+    >>> require("math", extra="plot").sqrt(4.0)
+    2.0
+    >>> require("no_such_module", extra="plot")
+    Traceback (most recent call last):
+        ...
+    reweigh.errors.MissingExtraError: no_such_module is not installed: pip install 'reweigh[plot]'
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        top = module.partition(".")[0]
+        if error.name is not None and error.name.partition(".")[0] != top:
+            raise  # the module is there and something inside it is broken: that is another story
+        raise MissingExtraError(f"{top} is not installed: pip install 'reweigh[{extra}]'") from error
