@@ -1,0 +1,184 @@
+"""Weightings out of weightings: sum, product, scale, taper, and parameters by class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reweigh.weighting.base import Kind, Weighting
+from reweigh.weighting.parameter import Parameter, check, log_parameter, log_sum
+
+
+@dataclass(frozen=True, repr=False)
+class Sum(Weighting):
+    """w = w_1 + w_2 + ...: the weighting of a sum of losses.
+
+    >>> from reweigh.weighting import CCE, MAE
+    >>> CCE() + 9.21 * MAE()
+    CCE() + 9.21 * MAE()
+    """
+
+    terms: tuple[Weighting, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return "loss" if all(term.kind == "loss" for term in self.terms) else "density"
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        total = self.terms[0].log_weight(log_p, log_q)
+        for term in self.terms[1:]:
+            total = torch.logaddexp(total, term.log_weight(log_p, log_q))
+        return total
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return _merge(self.terms)
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.terms))
+
+
+@dataclass(frozen=True, repr=False)
+class Product(Weighting):
+    """w = w_1 w_2 ...
+
+    >>> from reweigh.weighting import DM, MAE
+    >>> (DM(0.5, 8) * MAE())(1.0)
+    0.0
+    """
+
+    terms: tuple[Weighting, ...]
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        total = self.terms[0].log_weight(log_p, log_q)
+        for term in self.terms[1:]:
+            total = total + term.log_weight(log_p, log_q)
+        return total
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return _merge(self.terms)
+
+    def __repr__(self) -> str:
+        return " * ".join(f"({term!r})" if isinstance(term, Sum) else repr(term) for term in self.terms)
+
+
+@dataclass(frozen=True, repr=False)
+class Scaled(Weighting):
+    """w = factor * w_1, where the factor is a number or a tensor with one entry per example.
+
+    >>> from reweigh.weighting import CCE
+    >>> (3 * CCE())(0.0)
+    6.0
+    """
+
+    weighting: Weighting
+    factor: Parameter
+
+    def __post_init__(self) -> None:
+        check(self, "factor", self.factor, low=0)
+
+    @property
+    def kind(self) -> Kind:
+        return self.weighting.kind
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        return self.weighting.log_weight(log_p, log_q) + log_parameter(self.factor, log_p)
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return self.weighting.breakpoints
+
+    def __repr__(self) -> str:
+        inner = f"({self.weighting!r})" if isinstance(self.weighting, Sum) else repr(self.weighting)
+        return f"{self.factor!r} * {inner}"
+
+
+@dataclass(frozen=True)
+class Tapered(Weighting):
+    """w = w_1 q / (q + taper): the taper *inside* the normalisation (the criterion's own comes after it).
+
+    >>> from reweigh.weighting import DM
+    >>> Tapered(DM(0.5, 8), 5e-7)(1.0)
+    0.0
+    """
+
+    weighting: Weighting
+    taper: Parameter = 5e-7
+
+    def __post_init__(self) -> None:
+        check(self, "taper", self.taper, low=0)
+
+    @property
+    def kind(self) -> Kind:
+        return self.weighting.kind
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        return self.weighting.log_weight(log_p, log_q) + log_taper(log_q, self.taper)
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return self.weighting.breakpoints
+
+
+@dataclass(frozen=True)
+class PerClass(Weighting):
+    """A weighting whose tensor parameters have one entry per class: each example uses those of its label.
+
+    >>> import torch
+    >>> from reweigh.weighting import CCE, DM
+    >>> PerClass(CCE() * torch.tensor([1.0, 2.0]))          # a factor per class
+    PerClass(weighting=tensor([1., 2.]) * CCE())
+    >>> by_class = PerClass(DM(lam=torch.tensor([0.5, 1.0]), beta=8))   # a mode per class
+    """
+
+    weighting: Weighting
+
+    @property
+    def kind(self) -> Kind:
+        return self.weighting.kind
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        """Reads the last dimension as the class; a criterion picks by label instead, through `select`."""
+        return self.weighting.log_weight(log_p, log_q)
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return self.weighting.breakpoints
+
+
+def has_classes(part: Any) -> bool:
+    """Whether a `PerClass` stands anywhere in a weighting: only then does a criterion look for its parameters."""
+    if isinstance(part, tuple):
+        return any(map(has_classes, part))
+    return isinstance(part, PerClass) or (isinstance(part, Weighting) and any(map(has_classes, vars(part).values())))
+
+
+def select(part: Any, target: Tensor, inside: bool = False) -> Any:
+    """The weighting with every tensor below a `PerClass` replaced by its entries at `target`."""
+    if isinstance(part, PerClass):
+        return select(part.weighting, target, inside=True)
+    if inside and isinstance(part, Tensor) and part.ndim > 0:
+        return part[target]
+    if isinstance(part, tuple):
+        return tuple([select(each, target, inside) for each in part])
+    if is_dataclass(part) and not isinstance(part, type):
+        chosen = {field.name: select(getattr(part, field.name), target, inside) for field in fields(part)}
+        return replace(part, **chosen)
+    return part
+
+
+def log_taper(log_q: Tensor, taper: Parameter) -> Tensor:
+    """log(q / (q + taper)): what lets go of an example that is already right; 0 at taper 0."""
+    if not isinstance(taper, Tensor) and taper == 0:
+        return torch.zeros_like(log_q)
+    # at q = 0 and taper > 0 the limit is -inf; the floor keeps -inf - (-inf) out of taper = 0 tensors
+    log_q = log_q.clamp_min(torch.finfo(log_q.dtype).min)
+    return log_q - log_sum(taper, log_q)
+
+
+def _merge(terms: tuple[Weighting, ...]) -> tuple[float, ...]:
+    return tuple(sorted({point for term in terms for point in term.breakpoints}))

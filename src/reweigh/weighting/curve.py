@@ -1,0 +1,140 @@
+"""Weightings drawn by hand: through points, from a callable, or from a loss."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from reweigh.weighting.base import Kind, Weighting
+from reweigh.weighting.losses import LOG2
+
+
+@dataclass(frozen=True)
+class Curve(Weighting):
+    """w through the given points by monotone cubic interpolation (Fritsch & Carlson 1980), flat outside them.
+
+    Between two points the curve never leaves their range, so w >= 0 wherever the points say so.
+
+    Args:
+        points: pairs (p, w), p rising within [0, 1], w >= 0.
+
+    >>> Curve(((0.0, 0.0), (0.5, 2.0), (1.0, 0.0)))(0.5)
+    2.0
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        points = tuple((float(p), float(w)) for p, w in self.points)
+        object.__setattr__(self, "points", points)
+        p, w = [x for x, _ in points], [y for _, y in points]
+        if len(points) < 2 or not all(0 <= a < b <= 1 for a, b in pairwise(p)):
+            raise ValueError(f"Curve: points must be at least two with p rising within [0, 1], got p = {p}")
+        if not all(0 <= y < math.inf for y in w) or max(w) == 0:
+            raise ValueError(f"Curve: w must be >= 0, finite and somewhere positive, got w = {w}")
+        object.__setattr__(self, "_columns", (p, w, _slopes(p, w)))
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        columns = [log_p.new_tensor(column) for column in self.__dict__["_columns"]]
+        p, q = log_p.exp(), log_q.exp()
+        # few knots, so counting finds the interval; bucketize, and indexing by a single number, can't be vmapped
+        i = (p.detach()[..., None] >= columns[0][1:-1]).sum(-1, keepdim=True)
+        left, a, slope_a = (column[i].squeeze(-1) for column in columns)
+        right, b, slope_b = (column[i + 1].squeeze(-1) for column in columns)
+        width = right - left
+        # the fractions of the way from either knot; the second from q, so that p = 1 is as exact an end as p = 0
+        t = ((p - left) / width).clamp(0, 1)
+        u = ((q - (1 - right)) / width).clamp(0, 1)
+        bend = width * (slope_a * u - slope_b * t) + (b - a) * (t - u)
+        return (a * u + b * t + t * u * bend).clamp_min(0).log()
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return tuple(p for p, _ in self.points if 0 < p < 1)
+
+
+def _slopes(p: list[float], w: list[float]) -> list[float]:
+    """dw/dp at the points: the harmonic mean of its neighbours' slopes, 0 where they turn."""
+    gaps = [b - a for a, b in pairwise(p)]
+    rises = [(b - a) / gap for (a, b), gap in zip(pairwise(w), gaps, strict=True)]
+    inner = [
+        3 * (h + k) / ((2 * k + h) / d + (k + 2 * h) / e) if d * e > 0 else 0.0
+        for (h, k), (d, e) in zip(pairwise(gaps), pairwise(rises), strict=True)
+    ]
+    return [rises[0], *inner, rises[-1]]
+
+
+@dataclass(frozen=True)
+class FromCallable(Weighting):
+    """Any function of p, or of (p, q) with q = 1 - p exact where p is close to 1.
+
+    >>> FromCallable(lambda p, q: 4 * p * q)(0.5)
+    1.0
+    """
+
+    function: Callable[..., Tensor]
+
+    def __post_init__(self) -> None:
+        required = [
+            parameter
+            for parameter in inspect.signature(self.function).parameters.values()
+            if parameter.default is parameter.empty
+            and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        if len(required) not in (1, 2):
+            raise TypeError(
+                f"a weighting function takes (p) or (p, q), got one of {len(required)} arguments: {self.function!r}"
+            )
+        object.__setattr__(self, "_takes_q", len(required) == 2)
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        p = log_p.exp()
+        w = self.function(p, log_q.exp()) if self.__dict__["_takes_q"] else self.function(p)
+        return torch.as_tensor(w, dtype=log_p.dtype, device=log_p.device).expand_as(log_p).log()
+
+    def __repr__(self) -> str:
+        return getattr(self.function, "__name__", repr(self.function))
+
+
+@dataclass(frozen=True)
+class FromLoss(Weighting):
+    """The weighting of any differentiable non-increasing loss of p: w = -2 p (1 - p) f'(p).
+
+    Made by `reweigh.from_loss`, which checks f first.
+    """
+
+    loss: Callable[[Tensor], Tensor]
+    kind: ClassVar[Kind] = "loss"
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        def total(p: Tensor) -> Tensor:
+            return self.loss(p).sum()
+
+        # float64, since f' of a log-like loss at p = 1e-40 overflows below it
+        slope: Tensor = torch.func.grad(total)(log_p.exp().double())
+        return LOG2 + log_p + log_q + (-slope).clamp_min(0).log().to(log_p.dtype)
+
+    def __repr__(self) -> str:
+        return f"from_loss({getattr(self.loss, '__name__', repr(self.loss))})"
+
+
+def as_weighting(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
+    """A weighting as it is, a callable wrapped, anything else refused.
+
+    >>> as_weighting(8)
+    Traceback (most recent call last):
+        ...
+    TypeError: weighting must be a Weighting or a callable of p or (p, q), got 8
+    """
+    if isinstance(weighting, Weighting):
+        return weighting
+    if isinstance(weighting, type) or not callable(weighting):
+        raise TypeError(f"weighting must be a Weighting or a callable of p or (p, q), got {weighting!r}")
+    return FromCallable(weighting)

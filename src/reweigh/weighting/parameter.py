@@ -1,0 +1,64 @@
+"""Parameters of a weighting: floats, or tensors that broadcast over examples."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+Parameter: TypeAlias = "float | Tensor"
+
+
+def holds(condition: Tensor) -> bool:
+    """Whether all of `condition` is true, as far as it can be read without a device sync.
+
+    On an accelerator, in a compiled graph and inside `vmap` there is no value to look at; there it is taken on trust.
+    """
+    if torch.compiler.is_compiling() or condition.device.type != "cpu":
+        return True
+    try:
+        return bool(condition.all())
+    except RuntimeError:  # vmap: "data-dependent control flow"
+        return True
+
+
+def check(owner: object, name: str, value: Parameter, low: float, high: float = math.inf) -> None:
+    """Refuse a parameter that is NaN or outside [low, high].
+
+    >>> check("GCE", "q", -1.0, low=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: GCE: q must be a number in [0, inf), got -1.0
+    """
+    label = owner if isinstance(owner, str) else type(owner).__name__
+    allowed = f"{'(' if low == -math.inf else '['}{low:g}, {high:g}{')' if high == math.inf else ']'}"
+    if isinstance(value, Tensor):
+        good = holds((value >= low) & (value <= high) & value.isfinite())
+    elif isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{label}: {name} must be a number or a tensor, got {value!r}")
+    else:
+        good = low <= value <= high and math.isfinite(value)
+    if not good:
+        raise ValueError(f"{label}: {name} must be a number in {allowed}, got {value!r}")
+
+
+def power(exponent: Parameter, log_x: Tensor) -> Tensor:
+    """log(x ** exponent), with 0 ** 0 = 1.
+
+    The floor on log x makes 0 * (-inf) zero, and is itself zero after the exponential for any exponent > 0.
+    """
+    return exponent * log_x.clamp_min(torch.finfo(log_x.dtype).min)
+
+
+def log_parameter(value: Parameter, like: Tensor) -> Tensor:
+    """log(value) as a tensor beside `like`; log 0 is -inf."""
+    if isinstance(value, Tensor):
+        return value.log()
+    return like.new_full((), math.log(value) if value > 0 else -math.inf)
+
+
+def log_sum(value: Parameter, log_x: Tensor) -> Tensor:
+    """log(value + x) for value >= 0."""
+    return torch.logaddexp(log_parameter(value, log_x), log_x)
