@@ -1,0 +1,146 @@
+"""The objective behind a weighting, and what the robustness theorems ask of it.
+
+With a fixed scale the emitted gradient has a potential in the margin, dL/dm = -w/2:
+
+    L(m) = 1/2 ∫_m^∞ w dm                            where it converges (w(1) = 0, or any taper > 0)
+    L(m) = -w(1) m / 2 + 1/2 ∫_m^∞ (w - w(1)) dm     else
+
+CCE, MAE, MSE and GCE get back -log p, 1 - p, (1 - p)² and (1 - p^q)/q. Under batch normalisation the field has no
+potential; there L is the objective at a frozen normaliser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from reweigh.density.quadrature import REACH, edges, log_weight_at, panels, parameter_dims, unit_nodes
+from reweigh.direction import margins
+from reweigh.weighting import FromLoss, Tapered, Weighting
+from reweigh.weighting.parameter import Parameter
+
+
+def from_loss(loss: Callable[[Tensor], Tensor]) -> FromLoss:
+    """The weighting of any differentiable, non-increasing loss f(p): w = -2 p (1 - p) f'(p).
+
+    >>> from_loss(lambda p: -p.log())(0.25)
+    1.5
+    """
+    p = torch.linspace(0, 1, 1001, dtype=torch.float64)[1:-1]
+    slope = torch.func.grad(lambda x: loss(x).sum())(p)
+    if not bool(slope.isfinite().all()):
+        where = p[~slope.isfinite()][0].item()
+        raise ValueError(
+            f"from_loss: the loss must be differentiable on (0, 1); its derivative at p = {where:g} is not finite"
+        )
+    if bool((slope > 1e-9).any()):
+        where = p[slope.argmax()].item()
+        raise ValueError(
+            f"from_loss: the loss must not increase with p; its derivative at p = {where:g} is {slope.max():g}"
+        )
+    return FromLoss(loss)
+
+
+def tapered(weighting: Weighting, taper: Parameter) -> Weighting:
+    return weighting if not isinstance(taper, Tensor) and taper == 0 else Tapered(weighting, taper)
+
+
+def potential(weighting: Weighting, margin: Tensor, taper: Parameter = 0.0) -> Tensor:
+    """L(m) with dL/dm = -w q / (q + taper) / 2, differentiable in the margin, float64.
+
+    Args:
+        weighting: w; its tensor parameters, if any, broadcast with `margin`.
+        margin: m = log(p / q), any shape.
+        taper: as the criterion's.
+
+    >>> from reweigh.weighting import CCE
+    >>> potential(CCE(), torch.tensor([0.0]))  # -log 1/2
+    tensor([0.6931], dtype=torch.float64)
+    """
+    w_eff, m = tapered(weighting, taper), margin.double()
+    if parameter_dims(w_eff) > m.ndim:
+        raise ValueError(
+            f"potential: margin of shape {tuple(m.shape)} has fewer dimensions than a parameter of {weighting!r}"
+        )
+    floor = limit(w_eff, math.inf)
+    if not bool((floor < math.inf).all()):
+        raise ValueError(f"potential: w is infinite at p = 1 for {weighting!r}, so no objective exists; give a taper")
+    cuts = edges(w_eff.breakpoints).to(m.device)
+
+    def excess(at: Tensor) -> Tensor:
+        return log_weight_at(w_eff, at).exp() - floor
+
+    (x, weight), (nodes, weights) = (t.to(m.device) for t in unit_nodes()), panels(cuts)
+    spread = (*nodes.shape, *(1,) * m.ndim)
+    whole = (excess(nodes.reshape(spread)) * weights.reshape(spread)).sum(1)
+    beyond = torch.cat((whole.flip(0).cumsum(0).flip(0), torch.zeros_like(whole[:1])))  # from each cut to the end
+    index = torch.searchsorted(cuts, m.detach().contiguous()).clamp_max(len(cuts) - 1)
+    gap = (cuts[index] - m).clamp_min(0)  # 0 beyond the last cut, where w - w(1) is nothing
+    partial = (excess(m + gap * x.reshape(-1, *(1,) * m.ndim)) * weight.reshape(-1, *(1,) * m.ndim)).sum(0) * gap
+    rest = beyond.expand(len(cuts), *m.shape).gather(0, index[None])[0]
+    # w(1) m is 0 for w(1) = 0 even at m = ±inf
+    line = torch.where(floor == 0, torch.zeros_like(m), floor * m)
+    return (partial + rest - line) / 2
+
+
+def limit(weighting: Weighting, margin: float) -> Tensor:
+    """w at an end: p = 1 for margin = inf, p = 0 for -inf."""
+    dims = parameter_dims(weighting)
+    return log_weight_at(weighting, torch.full((1,) * dims, margin, dtype=torch.float64)).exp()
+
+
+def potential_range(weighting: Weighting, taper: float = 0.0) -> tuple[float, float]:
+    """(inf L, sup L): what L falls to as p -> 1 and rises to as p -> 0; infinite where it is unbounded.
+
+    >>> from reweigh.weighting import CCE, MAE
+    >>> [round(x, 9) + 0.0 for x in potential_range(MAE())], potential_range(CCE())[1]
+    ([0.0, 1.0], inf)
+    """
+    w_eff = tapered(weighting, taper)
+    end = torch.tensor([-REACH, -REACH + 1], dtype=torch.float64)
+    low, inner = log_weight_at(w_eff, end)
+    rate = float(inner - low)
+    if low == -math.inf:
+        tail = 0.0
+    else:
+        tail = float(low.exp()) / rate if rate > 1e-9 else math.inf
+    top = float(potential(w_eff, end[:1])) + tail / 2
+    return (0.0 if float(limit(w_eff, math.inf)) == 0 else -math.inf), top
+
+
+def is_bounded(weighting: Weighting, taper: float = 0.0) -> bool:
+    """Whether the objective lies between two finite numbers, as the noise-tolerance theorems require.
+
+    >>> from reweigh.weighting import CCE, GCE
+    >>> is_bounded(CCE()), is_bounded(GCE(0.7))
+    (False, True)
+    """
+    return all(map(math.isfinite, potential_range(weighting, taper)))
+
+
+def symmetry_gap(weighting: Weighting, num_classes: int, taper: float = 0.0, samples: int = 4096) -> float:
+    """sup - inf over the simplex of Σ_j L(p_j), the sum of the objective over all labels; 0 for a symmetric loss.
+
+    Ghosh et al. (2017): a loss whose sum over labels is constant tolerates symmetric noise below (C - 1)/C; Zhang &
+    Sabuncu bound the excess risk by this gap. Searched over equal shares among k classes, one class against the
+    rest, and `samples` random points.
+
+    >>> from reweigh.weighting import MAE
+    >>> symmetry_gap(MAE(), num_classes=10) < 1e-9
+    True
+    """
+    if num_classes < 2:
+        raise ValueError(f"symmetry_gap: num_classes must be at least 2, got {num_classes}")
+    if not is_bounded(weighting, taper):
+        return math.inf
+    sharp = torch.linspace(-40, 40, 161, dtype=torch.float64)
+    line = torch.stack([sharp, *[torch.zeros_like(sharp)] * (num_classes - 1)], 1)
+    equal = torch.where(torch.tril(torch.ones(num_classes, num_classes, dtype=torch.bool)), 0.0, -80.0).double()
+    rng = torch.Generator().manual_seed(0)
+    scale = torch.rand(samples, 1, generator=rng, dtype=torch.float64) * 12
+    random = torch.randn(samples, num_classes, generator=rng, dtype=torch.float64) * scale
+    total = potential(weighting, margins(torch.cat((line, equal, random))), taper).sum(0)
+    return float(total.max() - total.min())
