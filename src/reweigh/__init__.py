@@ -1,0 +1,55 @@
+"""reweigh: design the derivative, not the loss.
+
+    criterion = reweigh.Criterion(reweigh.DM(lam=0.5, beta=8))    # in place of nn.CrossEntropyLoss()
+
+Names are imported on first use (PEP 562): `import reweigh` alone does not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "reweigh.weighting": (
+        "AEL AGCE AUL CCE DM GCE IMAE MAE MSE SL Beta Curve Exponential Focal ForwardSymmetric Normal PHuber PerClass "
+        "Product Scaled Sum Tapered TruncatedGCE Uniform Weighting"
+    ),
+    "reweigh.density": (
+        "Emphasis emphasis_of emphasis_variance from_loss integral is_bounded potential potential_range share "
+        "symmetry_gap unit"
+    ),
+    "reweigh.direction": "margin unit_direction",
+    "reweigh.criterion": "BinaryCriterion Criterion Stats inspect",
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
+_SUBMODULES = ("functional",)
+
+__all__ = sorted([*_MODULE_OF, *_SUBMODULES, "__version__"])
+
+if TYPE_CHECKING:
+    from reweigh import functional as functional
+    from reweigh.criterion import BinaryCriterion as BinaryCriterion
+    from reweigh.criterion import Criterion as Criterion
+    from reweigh.criterion import Stats as Stats
+    from reweigh.criterion import inspect as inspect
+    from reweigh.density import *  # noqa: F403
+    from reweigh.direction import margin as margin
+    from reweigh.direction import unit_direction as unit_direction
+    from reweigh.weighting import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"reweigh.{name}")
+    if name in _MODULE_OF:
+        value = getattr(import_module(_MODULE_OF[name]), name)
+        globals()[name] = value  # found once, found for good
+        return value
+    raise AttributeError(f"module 'reweigh' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,125 @@
+"""The last step: weights, normalisation and taper become the gradient of the margins.
+
+Reductions (s = class weight x sample weight x valid):
+
+    |        | normalise None or "unit" | "batch"                              |
+    |--------|--------------------------|--------------------------------------|
+    | none   | s w per example          | its share s w / Σ s w                |
+    | sum    | sum of s w               | refused: batch DN is its own divisor |
+    | mean   | divided by Σ s           | shares; DN replaces the divisor      |
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from reweigh.criterion.options import Options
+from reweigh.density import potential
+from reweigh.direction import log_probabilities
+from reweigh.weighting import Weighting
+from reweigh.weighting.compose import log_taper
+
+
+class Emit(torch.autograd.Function):
+    """Return `value`, and hand `margin` the derivative -coefficient / 2 whatever the value is.
+
+    The coefficient stays in the graph of the backward pass: a second differentiation sees how w, the normaliser and
+    the sample weights move, so that Criterion(CCE()) has the Hessian of cross entropy, not that of a frozen weight.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(value: Tensor, margin: Tensor, coefficient: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[2])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        (coefficient,), (gradient,) = ctx.saved_tensors, gradients
+        return gradient, gradient * coefficient / -2, None
+
+
+def emit(
+    margin: Tensor,
+    s: Tensor,
+    active: Tensor,
+    divisor: Tensor,
+    weighting: Weighting,
+    options: Options,
+    log_normaliser: Tensor | float | None,
+) -> Tensor:
+    """One term per label: its value, and through autograd its derivative; sum them or not, as the reduction says.
+
+    Args:
+        margin: m, any shape.
+        s: class weight x sample weight x valid, shaped like m.
+        active: where there is a derivative to give: a valid target, and some other class to turn to.
+        divisor: what a mean divides by.
+        weighting: w, its parameters already chosen by label.
+        options: the resolved settings.
+        log_normaliser: log Σ s w of all micro-batches, in place of this call's own.
+    """
+    log_p, log_q = log_probabilities(margin)
+    log_w = weighting.log_weight(log_p, log_q)
+    size = group_size(options.process_group)
+    mean = (
+        size / over_group(divisor, options.process_group) if options.reduction == "mean" else torch.ones_like(divisor)
+    )
+    if options.batch:
+        if log_normaliser is None:
+            log_normaliser = log_total(log_w, s, active, options.process_group)
+        log_z = torch.as_tensor(log_normaliser, dtype=log_w.dtype, device=log_w.device)
+        log_scale = torch.where(log_z == -math.inf, 0.0, -log_z)  # all weights zero: leave them so
+        scale = torch.full_like(divisor, size)
+    else:
+        log_scale, scale = torch.zeros_like(divisor), mean
+    w = (log_w + log_scale + log_taper(log_q, options.taper)).exp()
+    coefficient = torch.where(active, scale * s * w, 0.0)
+    if options.value == "objective":
+        value = potential(weighting, margin.detach(), options.taper).to(log_w.dtype) * (log_scale.exp() * scale)
+    else:
+        value = -log_p.detach() * mean
+    # a label that counts for nothing adds nothing, even where its cross entropy is infinite
+    value = torch.where((s == 0) & value.isinf(), 0.0, value)
+    return Emit.apply(s * value, margin, coefficient)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def log_total(log_w: Tensor, s: Tensor, active: Tensor, group: Any) -> Tensor:
+    """log Σ s w over the batch and the process group; -inf where nothing counts.
+
+    Taken relative to the largest weight that counts, so that no β overflows, and with s outside the logarithm, so
+    that it can be differentiated at s = 0.
+    """
+    top = torch.where(active & (s != 0), log_w.detach(), -math.inf)
+    top = top.amax() if top.numel() else top.new_full((), -math.inf)
+    if group is not None:
+        dist.all_reduce(top, dist.ReduceOp.MAX, group)
+    top = torch.where(top == -math.inf, 0.0, top)
+    # the ceiling only meets labels with s = 0, whose infinite weight must not become 0 * inf
+    total = torch.where(
+        active, s * (log_w - top).clamp_max(700 if log_w.dtype == torch.float64 else 80).exp(), 0.0
+    ).sum()
+    total = over_group(total, group)
+    return torch.where(total > 0, top + torch.where(total > 0, total, 1.0).log(), -math.inf)
+
+
+def group_size(group: Any) -> float:
+    return 1.0 if group is None else float(dist.get_world_size(group))
+
+
+def over_group(local: Tensor, group: Any) -> Tensor:
+    """The sum over the process group; what other ranks add is a constant to autograd."""
+    if group is None:
+        return local
+    everywhere = local.detach().clone()
+    dist.all_reduce(everywhere, dist.ReduceOp.SUM, group)
+    return local + (everywhere - local.detach())

@@ -1,0 +1,169 @@
+"""The criterion as functions: logits, target, weighting -> a value whose gradient is designed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reweigh.criterion.emit import emit, log_total
+from reweigh.criterion.labels import Labels, check_floating, read
+from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, resolve
+from reweigh.direction import log_probabilities, statistic
+from reweigh.weighting import Weighting
+from reweigh.weighting.parameter import holds
+
+
+def derivative_manipulation(
+    logits: Tensor,
+    target: Tensor,
+    weighting: Weighting | Callable[..., Tensor],
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+    normalise: Normalise = "auto",
+    taper: Taper = "auto",
+    value: Value = "cross_entropy",
+    process_group: Any = None,
+    sample_weight: Tensor | None = None,
+    log_normaliser: Tensor | float | None = None,
+) -> Tensor:
+    """Cross entropy to look at, and ∂/∂z_i = w(p_i) · direction_i · scale to train with.
+
+    The arguments are those of `reweigh.Criterion` and of its call.
+
+    >>> from reweigh.weighting import DM
+    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    >>> derivative_manipulation(logits, torch.tensor([0, 0]), DM(lam=0.5, beta=8)).backward()
+    >>> logits.grad.abs().sum(1)  # each example's share of the batch
+    tensor([0.1055, 0.8945])
+    """
+    options = resolve(weighting, reduction, normalise, taper, value, process_group)
+    return criterion(logits, target, options, weight, ignore_index, label_smoothing, sample_weight, log_normaliser)
+
+
+def binary_derivative_manipulation(
+    logits: Tensor,
+    target: Tensor,
+    weighting: Weighting | Callable[..., Tensor],
+    *,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: Reduction = "mean",
+    normalise: Normalise = "auto",
+    taper: Taper = "auto",
+    value: Value = "cross_entropy",
+    process_group: Any = None,
+    sample_weight: Tensor | None = None,
+    log_normaliser: Tensor | float | None = None,
+) -> Tensor:
+    """Every logit a two-class problem of its own, with derivative w(p) / 2: multi-label classification.
+
+    The arguments are those of `reweigh.BinaryCriterion` and of its call.
+
+    >>> from reweigh.weighting import CCE
+    >>> z, y = torch.tensor([0.3, -1.0]), torch.tensor([1.0, 0.0])
+    >>> ours = binary_derivative_manipulation(z, y, CCE())
+    >>> bool(torch.isclose(ours, torch.nn.functional.binary_cross_entropy_with_logits(z, y)))
+    True
+    """
+    options = resolve(weighting, reduction, normalise, taper, value, process_group)
+    return binary_criterion(logits, target, options, weight, pos_weight, sample_weight, log_normaliser)
+
+
+def criterion(
+    logits: Tensor,
+    target: Tensor,
+    options: Options,
+    weight: Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+    sample_weight: Tensor | None,
+    log_normaliser: Tensor | float | None,
+) -> Tensor:
+    """`derivative_manipulation` with its settings resolved."""
+    labels = read(logits, target, options.weighting, weight, sample_weight, ignore_index, label_smoothing)
+    _check_normaliser(options, sample_weight, log_normaliser)
+    total = labels.s.sum()
+    divisor = torch.where(total == 0, 1.0, total) if options.process_group is None else total
+    terms = emit(labels.margin, labels.s, active(labels), divisor, labels.weighting, options, log_normaliser)
+    return _reduce(terms, options, labels.dense, logits)
+
+
+def binary_criterion(
+    logits: Tensor,
+    target: Tensor,
+    options: Options,
+    weight: Tensor | None,
+    pos_weight: Tensor | None,
+    sample_weight: Tensor | None,
+    log_normaliser: Tensor | float | None,
+) -> Tensor:
+    """`binary_derivative_manipulation` with its settings resolved."""
+    labels = read_binary(logits, target, options.weighting, weight, pos_weight, sample_weight)
+    _check_normaliser(options, sample_weight, log_normaliser)
+    # as BCEWithLogitsLoss: a mean over elements, whatever their weights
+    count = labels.s.new_full((), float(logits.numel()))
+    terms = emit(labels.margin, labels.s, active(labels), count, labels.weighting, options, log_normaliser)
+    return _reduce(terms, options, True, logits)
+
+
+def read_binary(
+    logits: Tensor,
+    target: Tensor,
+    weighting: Weighting,
+    weight: Tensor | None,
+    pos_weight: Tensor | None,
+    sample_weight: Tensor | None,
+) -> Labels:
+    """Two labels for each logit, present (margin z) and absent (margin -z), weighted by y and 1 - y."""
+    check_floating(logits)
+    if target.shape != logits.shape:
+        raise ValueError(f"target must have the logits' shape {tuple(logits.shape)}, got {tuple(target.shape)}")
+    y = statistic(target)
+    if not holds((y >= 0) & (y <= 1)):
+        raise ValueError(f"target must be in [0, 1], got values from {y.min().item():g} to {y.max().item():g}")
+    z = statistic(logits)
+    s = torch.stack((y if pos_weight is None else y * statistic(pos_weight), 1 - y))
+    for name, factor in (("weight", weight), ("sample_weight", sample_weight)):
+        if factor is not None:
+            try:
+                s = s * statistic(factor).expand(logits.shape)
+            except RuntimeError as error:
+                raise ValueError(
+                    f"{name} of shape {tuple(factor.shape)} does not broadcast to {tuple(logits.shape)}"
+                ) from error
+    return Labels(torch.stack((z, -z)), s, torch.ones_like(z, dtype=torch.bool), weighting, True)
+
+
+def active(labels: Labels) -> Tensor:
+    """Where a label has a derivative to give: valid, and some other class is admissible."""
+    return labels.valid & (labels.margin != math.inf)
+
+
+def log_normaliser_of(labels: Labels, options: Options) -> Tensor:
+    """log Σ s w of a call (and its process group), as batch normalisation would divide by."""
+    log_w = labels.weighting.log_weight(*log_probabilities(labels.margin))
+    return log_total(log_w, labels.s, active(labels), options.process_group).detach()
+
+
+def _check_normaliser(options: Options, sample_weight: Tensor | None, log_normaliser: Tensor | float | None) -> None:
+    if not options.batch and log_normaliser is not None:
+        raise ValueError(
+            "log_normaliser is the divisor of normalise='batch'; this criterion does not normalise over the batch"
+        )
+    if options.batch and sample_weight is not None and not holds(sample_weight.detach() >= 0):
+        raise ValueError(f"sample_weight must be >= 0 under normalise='batch', got {sample_weight.min().item():g}")
+
+
+def _reduce(terms: Tensor, options: Options, dense: bool, logits: Tensor) -> Tensor:
+    if options.reduction != "none":
+        terms = terms.sum()
+    elif dense:
+        terms = terms.sum(0)
+    return terms.to(logits.dtype if logits.dtype == torch.float64 else torch.float32)

@@ -1,0 +1,115 @@
+"""What may stand beside the logits, checked, and turned into weighted labels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from reweigh.direction import class_dim, margin, margins, statistic
+from reweigh.weighting import Weighting
+from reweigh.weighting.compose import has_classes, select
+from reweigh.weighting.parameter import holds
+
+
+class Labels(NamedTuple):
+    """The labels of a call: one per position for class indices, all C (leading dimension) for probabilities.
+
+    `s` is class weight x sample weight x valid, times the label's probability where targets are probabilities.
+    """
+
+    margin: Tensor
+    s: Tensor
+    valid: Tensor
+    weighting: Weighting
+    dense: bool
+
+
+def read(
+    logits: Tensor,
+    target: Tensor,
+    weighting: Weighting,
+    weight: Tensor | None,
+    sample_weight: Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+) -> Labels:
+    """Check logits, target and weights as `torch.nn.CrossEntropyLoss` takes them, and find the margins."""
+    check_floating(logits)
+    if logits.ndim == 0:
+        raise ValueError("logits must be shaped (C), (N, C) or (N, C, d1, ...), got a scalar")
+    dim = class_dim(logits)
+    num_classes = logits.shape[dim]
+    positions = logits.shape[:dim] + logits.shape[dim + 1 :]
+    if not isinstance(label_smoothing, (int, float)) or not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing must be a number in [0, 1], got {label_smoothing!r}")
+    if weight is not None and weight.shape != (num_classes,):
+        raise ValueError(
+            f"weight must have one entry for each of the {num_classes} classes, got shape {tuple(weight.shape)}"
+        )
+    share: Tensor | None = None
+    if target.is_floating_point():
+        if target.shape != logits.shape:
+            raise ValueError(
+                f"target of probabilities must have the logits' shape {tuple(logits.shape)}, got {tuple(target.shape)}"
+            )
+        valid, share = torch.ones(positions, dtype=torch.bool, device=logits.device), target.movedim(dim, 0)
+    else:
+        check_indices(target, positions, num_classes, ignore_index)
+        valid = target != ignore_index
+        target = target.long().masked_fill(~valid, 0)
+        if label_smoothing > 0:
+            share = _one_hot(target, num_classes)
+    if share is None:
+        m, index = margin(logits, target), target
+        s = statistic(valid)
+    else:
+        m, index = (
+            margins(logits),
+            torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(positions)),
+        )
+        s = (statistic(share) * (1 - label_smoothing) + label_smoothing / num_classes) * valid
+    if weight is not None:
+        s = s * statistic(weight)[index]
+    if sample_weight is not None:
+        s = s * statistic(_over_positions(sample_weight, positions))
+    chosen = select(weighting, index) if has_classes(weighting) else weighting
+    return Labels(m, s, valid, chosen, share is not None)
+
+
+def check_floating(logits: Tensor) -> None:
+    if not logits.is_floating_point():
+        raise TypeError(f"logits must be floating point, got {logits.dtype}")
+
+
+def check_indices(target: Tensor, positions: torch.Size, num_classes: int, ignore_index: int) -> None:
+    if target.dtype == torch.bool or target.is_complex():
+        raise TypeError(
+            f"target must hold class indices (integers) or probabilities (floating point), got {target.dtype}"
+        )
+    if target.shape != positions:
+        raise ValueError(
+            f"target of class indices must be shaped {tuple(positions)}, the logits' shape without the classes, "
+            f"got {tuple(target.shape)}"
+        )
+    within = (target >= 0) & (target < num_classes) | (target == ignore_index)
+    if not holds(within):
+        bad = target[~within][0].item()
+        raise ValueError(f"target must be in [0, {num_classes - 1}] or ignore_index={ignore_index}, got {bad}")
+
+
+def _one_hot(target: Tensor, num_classes: int) -> Tensor:
+    """(C, N, ...) indicator of the target, class dimension first."""
+    classes = torch.arange(num_classes, device=target.device).reshape(-1, *(1,) * target.ndim)
+    return statistic(target == classes)
+
+
+def _over_positions(sample_weight: Tensor, positions: torch.Size) -> Tensor:
+    """One weight per position, or per example (the leading dimensions) for dense prediction."""
+    if sample_weight.shape != positions[: sample_weight.ndim]:
+        raise ValueError(
+            f"sample_weight must be shaped {tuple(positions)} as the target, or a leading part of that, "
+            f"got {tuple(sample_weight.shape)}"
+        )
+    return sample_weight.reshape(sample_weight.shape + (1,) * (len(positions) - sample_weight.ndim))

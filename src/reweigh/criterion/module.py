@@ -1,0 +1,180 @@
+"""The criterion as modules: drop-in replacements for CrossEntropyLoss and BCEWithLogitsLoss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from reweigh.criterion.functional import binary_criterion, criterion, log_normaliser_of, read_binary
+from reweigh.criterion.labels import read
+from reweigh.criterion.options import Normalise, Reduction, Taper, Value, resolve
+from reweigh.weighting import Weighting
+
+
+class Criterion(nn.Module):
+    """Where `torch.nn.CrossEntropyLoss` stands: returns cross entropy, hands back the derivative you designed.
+
+    ∂/∂z_i = s_i w(p_i) · direction_i · scale, with |direction_i|_1 = 1: `w` is how much example i counts.
+
+    Args:
+        weighting: w(p), a `Weighting` or any callable of p or of (p, q).
+        weight: one factor per class.
+        ignore_index: positions with this label take no part.
+        reduction: "mean", "sum" or "none".
+        label_smoothing: ε; the target becomes a distribution and the derivative its expectation.
+        normalise: None keeps w as it is; "unit" divides by its integral over [0, 1] (the paper's text); "batch"
+            divides by the batch's sum of s w (what its authors ran; replaces the divisor of "mean"); "auto" is None
+            for a weighting that comes from a loss and "batch" for a density.
+        taper: the direction's norm is q / (q + taper), applied after normalisation, so that a batch that is fitted lets
+            go; "auto" is 0 for a loss and 5e-7 for a density.
+        value: what is returned, "cross_entropy" or "objective" (the potential of the emitted gradient; under batch
+            normalisation at a frozen normaliser).
+        process_group: with a group, normaliser and divisor are the group's, and the gradient is multiplied by its size,
+            so that DistributedDataParallel, which averages, equals one process. None is local.
+
+    Two deliberate differences from torch: a batch with nothing valid gives 0 and zero gradients (torch: NaN), and
+    one-hot and index targets agree under class weights (torch's don't). Logits in half precision give a float32 value.
+
+    >>> import torch
+    >>> from reweigh.weighting import CCE, DM
+    >>> logits, target = torch.tensor([[1.0, 0.0, -1.0]]), torch.tensor([2])
+    >>> Criterion(CCE())(logits, target) == nn.CrossEntropyLoss()(logits, target)
+    tensor(True)
+    >>> Criterion(DM(lam=0.5, beta=8))
+    Criterion(DM(lam=0.5, beta=8), normalise='batch', taper=5e-07)
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        weighting: Weighting | Callable[..., Tensor],
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        normalise: Normalise = "auto",
+        taper: Taper = "auto",
+        value: Value = "cross_entropy",
+        process_group: Any = None,
+    ) -> None:
+        super().__init__()
+        self.options = resolve(weighting, reduction, normalise, taper, value, process_group)
+        self.weighting = weighting
+        if weight is not None and weight.ndim != 1:
+            raise ValueError(f"weight must be a vector with one entry per class, got shape {tuple(weight.shape)}")
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+
+    def forward(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        *,
+        sample_weight: Tensor | None = None,
+        log_normaliser: Tensor | float | None = None,
+    ) -> Tensor:
+        """The value, scalar or per position.
+
+        Args:
+            logits: (C), (N, C) or (N, C, d1, ...).
+            target: class indices, or probabilities in the logits' shape.
+            sample_weight: a factor per position or per example.
+            log_normaliser: log Σ s w over several micro-batches, from `log_normaliser`, to accumulate exactly.
+        """
+        return criterion(
+            logits,
+            target,
+            self.options,
+            self.weight,
+            self.ignore_index,
+            self.label_smoothing,
+            sample_weight,
+            log_normaliser,
+        )
+
+    def log_normaliser(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """log Σ s w of a micro-batch; `torch.logsumexp` of several is the `log_normaliser` of their union."""
+        labels = read(
+            logits.detach(),
+            target,
+            self.options.weighting,
+            self.weight,
+            sample_weight,
+            self.ignore_index,
+            self.label_smoothing,
+        )
+        return log_normaliser_of(labels, self.options)
+
+    def extra_repr(self) -> str:
+        return _describe(self)
+
+
+class BinaryCriterion(nn.Module):
+    """Where `torch.nn.BCEWithLogitsLoss` stands: every logit a two-class problem, its derivative w(p) / 2.
+
+    Args:
+        weighting, reduction, normalise, taper, value, process_group: as in `Criterion`; a mean is over all elements.
+        weight: a factor that broadcasts over the batch.
+        pos_weight: a factor for positive labels, usually one per class.
+
+    >>> import torch
+    >>> from reweigh.weighting import CCE
+    >>> z, y = torch.tensor([[0.5, -2.0]]), torch.tensor([[1.0, 0.0]])
+    >>> bool(torch.isclose(BinaryCriterion(CCE())(z, y), nn.BCEWithLogitsLoss()(z, y)))
+    True
+    """
+
+    weight: Tensor | None
+    pos_weight: Tensor | None
+
+    def __init__(
+        self,
+        weighting: Weighting | Callable[..., Tensor],
+        *,
+        weight: Tensor | None = None,
+        pos_weight: Tensor | None = None,
+        reduction: Reduction = "mean",
+        normalise: Normalise = "auto",
+        taper: Taper = "auto",
+        value: Value = "cross_entropy",
+        process_group: Any = None,
+    ) -> None:
+        super().__init__()
+        self.options = resolve(weighting, reduction, normalise, taper, value, process_group)
+        self.weighting = weighting
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        *,
+        sample_weight: Tensor | None = None,
+        log_normaliser: Tensor | float | None = None,
+    ) -> Tensor:
+        """The value, scalar or per element; targets in [0, 1], shaped like the logits."""
+        return binary_criterion(
+            logits, target, self.options, self.weight, self.pos_weight, sample_weight, log_normaliser
+        )
+
+    def log_normaliser(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """log Σ s w of a micro-batch."""
+        labels = read_binary(
+            logits.detach(), target, self.options.weighting, self.weight, self.pos_weight, sample_weight
+        )
+        return log_normaliser_of(labels, self.options)
+
+    def extra_repr(self) -> str:
+        return _describe(self)
+
+
+def _describe(module: Criterion | BinaryCriterion) -> str:
+    options = module.options
+    normalise = "batch" if options.batch else None if options.weighting is module.weighting else "unit"
+    return f"{module.weighting!r}, normalise={normalise!r}, taper={options.taper!r}"

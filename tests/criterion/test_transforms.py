@@ -1,0 +1,187 @@
+"""Under autocast, compile, vmap, accumulation, and differentiated again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import reweigh
+from reweigh import CCE, DM, GCE, Criterion, Curve, Focal, PerClass, Tapered, Weighting
+
+WEIGHTINGS = [
+    CCE(),
+    GCE(0.7),
+    DM(0.5, 8),
+    Focal(2.0),
+    Tapered(DM(1, 4), 1e-3),
+    Curve(((0.0, 1.0), (0.5, 2.0), (1.0, 0.0))),
+]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> None:
+    torch.compiler.reset()  # each case compiles anew: the limit on recompilations is not what is tested
+
+
+def data(n: int = 12, num_classes: int = 5, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    rng = torch.Generator().manual_seed(0)
+    return torch.randn(n, num_classes, generator=rng, dtype=dtype) * 2, torch.arange(n) % num_classes
+
+
+def grad_of(function: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
+    z = logits.detach().clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(function(z), z)
+    return gradient
+
+
+@pytest.mark.parametrize("normalise", [None, "unit", "batch"])
+@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=repr)
+def test_compiles_without_a_break(weighting: Weighting, normalise: str | None) -> None:
+    logits, target = data(dtype=torch.float32)
+    criterion = Criterion(weighting, normalise=normalise, weight=torch.rand(5) + 0.1)  # type: ignore[arg-type]
+    compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(
+        grad_of(lambda z: compiled(z, target), logits), grad_of(lambda z: criterion(z, target), logits)
+    )
+    soft = logits.softmax(1)
+    torch.testing.assert_close(
+        grad_of(lambda z: compiled(z, soft), logits), grad_of(lambda z: criterion(z, soft), logits)
+    )
+
+
+def test_compiles_by_class_binary_and_functional() -> None:
+    logits, target = data(dtype=torch.float32)
+    by_class = Criterion(PerClass(DM(0.5, torch.linspace(1, 8, 5))))
+    binary = reweigh.BinaryCriterion(DM(0.5, 8))
+    onehot = nn.functional.one_hot(target, 5).float()
+
+    def functional(z: Tensor) -> Tensor:
+        return reweigh.functional.derivative_manipulation(z, target, DM(0.5, 8), label_smoothing=0.1)
+
+    for function in (lambda z: by_class(z, target), lambda z: binary(z, onehot), functional):
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(grad_of(compiled, logits), grad_of(function, logits))
+
+
+@pytest.mark.slow
+def test_compiles_with_the_real_backend() -> None:
+    logits, target = data(64, 10, torch.float32)
+    criterion = Criterion(DM(0.5, 8))
+    compiled = torch.compile(criterion, fullgraph=True)
+    torch.testing.assert_close(
+        grad_of(lambda z: compiled(z, target), logits), grad_of(lambda z: criterion(z, target), logits)
+    )
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=repr)
+def test_per_example_gradients_by_vmap(weighting: Weighting) -> None:
+    logits, target = data()
+    criterion = Criterion(weighting, normalise=None)
+    each = torch.func.vmap(torch.func.grad(lambda z, y: criterion(z, y)))(logits, target)
+    together = grad_of(lambda z: Criterion(weighting, normalise=None, reduction="sum")(z, target), logits)
+    torch.testing.assert_close(each, together)
+
+
+def test_many_parameters_at_once_by_vmap() -> None:
+    logits, target = data()
+    beta = torch.tensor([0.0, 2.0, 8.0], dtype=torch.float64)
+
+    def gradient(b: Tensor) -> Tensor:
+        return torch.func.grad(lambda z: reweigh.functional.derivative_manipulation(z, target, DM(0.5, b)))(logits)
+
+    expected = [grad_of(lambda z, b=b: Criterion(DM(0.5, float(b)))(z, target), logits) for b in beta]
+    torch.testing.assert_close(torch.func.vmap(gradient)(beta), torch.stack(expected))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_under_autocast(dtype: torch.dtype) -> None:
+    logits, target = data(dtype=torch.float32)
+    features, weight = torch.eye(12)[:, :12], torch.randn(12, 5, generator=torch.Generator().manual_seed(1))
+    x = features.requires_grad_()
+    with torch.autocast("cpu", dtype=dtype):
+        half = x @ weight
+        value = Criterion(DM(0.5, 8))(half, target)
+    assert half.dtype == dtype
+    assert value.dtype == torch.float32
+    value.backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+    assert Criterion(CCE())(logits.to(dtype), target).dtype == torch.float32
+
+
+def test_hessian_of_cross_entropy() -> None:
+    logits, target = data(4, 3)
+    ours = torch.autograd.functional.hessian(lambda z: Criterion(CCE())(z, target), logits)
+    theirs = torch.autograd.functional.hessian(lambda z: nn.functional.cross_entropy(z, target), logits)
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"normalise": None}, {"normalise": "unit"}, {"normalise": "batch"}, {"label_smoothing": 0.2}]
+)
+@pytest.mark.parametrize("weighting", WEIGHTINGS[:-1], ids=repr)
+def test_second_derivative_is_that_of_the_emitted_gradient(weighting: Weighting, settings: dict[str, object]) -> None:
+    logits, target = data(3, 3)
+    criterion = Criterion(weighting, **settings)  # type: ignore[arg-type]
+
+    def emitted(z: Tensor) -> Tensor:
+        (gradient,) = torch.autograd.grad(criterion(z, target), z, create_graph=True)
+        return gradient
+
+    # finite differences of the gradient itself: gradcheck of the emitted field
+    assert torch.autograd.gradcheck(emitted, logits.requires_grad_())
+
+
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_derivative_with_respect_to_sample_weights(normalise: str | None) -> None:
+    """As meta-learning needs it: how would one step's result change with each example's weight?"""
+    logits, target = data(6, 3)
+    criterion = Criterion(DM(0.5, 8), normalise=normalise)  # type: ignore[arg-type]
+    features = torch.randn(6, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    start = torch.randn(4, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+    def after_one_step(s: Tensor) -> Tensor:
+        weight = start.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(
+            criterion(features @ weight, target, sample_weight=s), weight, create_graph=True
+        )
+        return nn.functional.cross_entropy(features @ (weight - 0.5 * gradient), target)
+
+    s = torch.rand(6, generator=torch.Generator().manual_seed(4), dtype=torch.float64) + 0.2
+    s[2] = 1e-3
+    assert torch.autograd.gradcheck(after_one_step, s.requires_grad_())
+    # the returned value itself, too
+    assert torch.autograd.gradcheck(lambda w: Criterion(CCE())(logits, target, sample_weight=w), s)
+    at_zero = torch.zeros(6, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(Criterion(CCE(), reduction="sum")(logits, target, sample_weight=at_zero), at_zero)
+    torch.testing.assert_close(slope, nn.functional.cross_entropy(logits, target, reduction="none"))
+
+
+def test_accumulation_in_two_passes_is_exact() -> None:
+    logits, target = data(12, 4)
+    target[3] = -100
+    criterion = Criterion(DM(0.5, 8))
+    whole = grad_of(lambda z: criterion(z, target), logits)
+    parts = [slice(0, 5), slice(5, 6), slice(6, 12)]
+    total = torch.stack([criterion.log_normaliser(logits[part], target[part]) for part in parts]).logsumexp(0)
+    pieces = [grad_of(lambda z, p=part: criterion(z, target[p], log_normaliser=total), logits[part]) for part in parts]
+    torch.testing.assert_close(torch.cat(pieces), whole)
+
+
+def test_accumulation_unnormalised_then_divided_is_exact() -> None:
+    logits, target = data(12, 4)
+    whole = grad_of(lambda z: Criterion(DM(0.5, 8), taper=0.0)(z, target), logits)
+    plain = Criterion(DM(0.5, 8), normalise=None, taper=0.0, reduction="sum")
+    parts = [slice(0, 5), slice(5, 12)]
+    pieces = torch.cat([grad_of(lambda z, p=part: plain(z, target[p]), logits[part]) for part in parts])
+    total = torch.stack([plain.log_normaliser(logits[part], target[part]) for part in parts]).logsumexp(0).exp()
+    torch.testing.assert_close(pieces / total, whole)
+
+
+def test_module_moves_and_saves_its_weights() -> None:
+    criterion = Criterion(CCE(), weight=torch.tensor([1.0, 2.0]))
+    assert "weight" in criterion.state_dict()
+    assert criterion.double().weight.dtype == torch.float64  # type: ignore[union-attr]

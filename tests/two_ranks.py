@@ -1,0 +1,60 @@
+"""What each rank of criterion/test_distributed.py runs; a module of its own, so that a spawned process finds it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from reweigh import CCE, DM, GCE, BinaryCriterion, Criterion, Weighting
+
+CASES: dict[str, tuple[Weighting, str | None, float]] = {
+    "batch": (DM(0.5, 8), "batch", 5e-7),
+    "plain": (CCE(), None, 0.0),
+    "unit": (GCE(0.7), "unit", 1e-3),
+}
+# unequal shards: rank 0 has five rows, rank 1 two, neither of which is valid in the second half of the cases
+SHARDS = [slice(0, 5), slice(5, 7)]
+
+
+def problem(valid: bool) -> tuple[nn.Linear, torch.Tensor, torch.Tensor]:
+    rng = torch.Generator().manual_seed(0)
+    net = nn.Linear(3, 4, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=rng, dtype=torch.float64))
+    x = torch.randn(7, 3, generator=rng, dtype=torch.float64)
+    target = torch.tensor([0, 1, 2, 3, -100, *((1, 2) if valid else (-100, -100))])
+    return net, x, target
+
+
+def gradients(net: nn.Module) -> torch.Tensor:
+    return torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
+
+
+def worker(rank: int, port: int, folder: str) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    group = dist.group.WORLD
+    results = {}
+    for valid in (True, False):
+        for case, (weighting, normalise, taper) in CASES.items():
+            net, x, target = problem(valid)
+            wrapped = DistributedDataParallel(net)
+            criterion = Criterion(weighting, normalise=normalise, taper=taper, process_group=group)  # type: ignore[arg-type]
+            value = criterion(wrapped(x[SHARDS[rank]]), target[SHARDS[rank]])
+            value.backward()
+            mean = value.detach().clone()
+            dist.all_reduce(mean)
+            results[f"{case}-{valid}"] = torch.cat((gradients(net), mean[None] / 2))
+    net, x, target = problem(True)
+    onehot = nn.functional.one_hot(target.clamp_min(0), 4).double()
+    wrapped = DistributedDataParallel(net)
+    BinaryCriterion(DM(0.5, 8), process_group=group)(wrapped(x[SHARDS[rank]]), onehot[SHARDS[rank]]).backward()
+    results["binary"] = gradients(net)
+    torch.save(results, Path(folder) / f"{rank}.pt")
+    dist.destroy_process_group()
