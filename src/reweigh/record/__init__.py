@@ -1,0 +1,25 @@
+"""A run's record: header, rows, result; and many of them as one file."""
+
+from reweigh.record.archive import Unpacked, pack, unpack
+from reweigh.record.files import RecordError
+from reweigh.record.header import Header, environment, read_header
+from reweigh.record.record import Record, Summary, list_runs, read_p, read_result, read_rows, summarise
+from reweigh.record.rows import History
+
+__all__ = [
+    "Header",
+    "History",
+    "Record",
+    "RecordError",
+    "Summary",
+    "Unpacked",
+    "environment",
+    "list_runs",
+    "pack",
+    "read_header",
+    "read_p",
+    "read_result",
+    "read_rows",
+    "summarise",
+    "unpack",
+]

@@ -1,0 +1,133 @@
+"""run.json: what a run is and what it was given, and every environment that took part in it."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from reweigh.errors import DataError
+from reweigh.record.files import read_json
+from reweigh.spec import Run
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Header:
+    """The fixed part of a record.
+
+    Args:
+        run: the run.
+        data_hash, label_hash: content of the data set, and of the labels trained on (with noise).
+        examples: how many are trained on; the length of a column of p.
+        details: what else should be known, in values that JSON has: the measured noise rate, class names, ...
+        environments: versions, commit and device, one entry for each that differs from the one before.
+    """
+
+    run: Run
+    data_hash: str
+    label_hash: str
+    examples: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+    environments: tuple[Mapping[str, Any], ...] = ()
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The content of run.json."""
+        return {
+            "format": FORMAT,
+            "hash": self.run.hash(),
+            "run": self.run.to_mapping(),
+            "data_hash": self.data_hash,
+            "label_hash": self.label_hash,
+            "examples": self.examples,
+            "details": dict(self.details),
+            "environments": list(self.environments),
+        }
+
+
+def read_header(folder: Path) -> Header:
+    """The header of a run folder; DataError where run.json is missing, damaged or of another format."""
+    path = folder / "run.json"
+    content = read_json(path)
+    if content.get("format") != FORMAT:
+        raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
+    try:
+        header = Header(
+            run=Run.from_mapping(content["run"]),
+            data_hash=str(content["data_hash"]),
+            label_hash=str(content["label_hash"]),
+            examples=int(content["examples"]),
+            details=dict(content["details"]),
+            environments=tuple(dict(entry) for entry in content["environments"]),
+        )
+    except KeyError as error:
+        raise DataError(f"{path}: {error} is missing") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path}: {error}") from error
+    if content.get("hash") != header.run.hash():
+        raise DataError(f"{path}: hash is {content.get('hash')!r}, but its run has {header.run.hash()!r}")
+    return header
+
+
+def check_same(path: Path, there: Header, here: Header) -> None:
+    """Refuse to go on with a record of something else."""
+    for name, old, new in (
+        ("run", there.run.hash(), here.run.hash()),
+        ("data_hash", there.data_hash, here.data_hash),
+        ("label_hash", there.label_hash, here.label_hash),
+        ("examples", there.examples, here.examples),
+    ):
+        if old != new:
+            raise DataError(f"{path}: {name} is {old!r} there and {new!r} now; it is the record of something else")
+
+
+def environment(device: str = "cpu") -> dict[str, Any]:
+    """Versions, commit, machine and settings, as far as they can decide a result."""
+    import numpy
+    import torch
+
+    found: dict[str, Any] = {
+        "reweigh": _version(),
+        "commit": _commit(Path(__file__).parent),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": numpy.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "device": device,
+    }
+    if torch.device(device).type == "cuda":
+        found |= {
+            "device_name": torch.cuda.get_device_name(device),
+            "cuda": torch.version.cuda,
+            "tf32": torch.backends.cuda.matmul.allow_tf32,
+        }
+    return found
+
+
+def _version() -> str | None:
+    try:
+        return version("reweigh")
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(folder: Path) -> str | None:
+    """The commit this code is at, `-dirty` where it was changed since; None where git does not track it."""
+    name = Path(__file__).name
+    try:
+        # An installed copy may lie inside somebody else's repository, whose commit would mean nothing.
+        subprocess.run(
+            ["git", "ls-files", "--error-unmatch", name], cwd=folder, check=True, capture_output=True, timeout=10
+        )
+        command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        described = subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=10, text=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return described.stdout.strip() or None

@@ -1,0 +1,165 @@
+"""One run's folder: run.json first, rows as they come, result.json last.
+
+run.json          the header
+rows.jsonl        one row per evaluation
+p.f16             p of every training example at every evaluation, if recorded
+checkpoint.pt, checkpoint.previous.pt
+model/            the trained model
+result.json       the run is done
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from numpy.typing import ArrayLike
+
+from reweigh.errors import DataError
+from reweigh.record.files import Lock, RecordError, append, cut, make_folder, plain, read_json, write_json
+from reweigh.record.header import Header, check_same, read_header
+from reweigh.record.rows import History, column_bytes, column_type, row_bytes, scan_history, scan_rows
+from reweigh.spec import Run
+
+State: TypeAlias = Literal["done", "resumable", "broken"]
+
+
+class Record:
+    """The record of a run, open for writing; no other process can open it until `close`.
+
+    A new folder gets its header. A folder that is there must hold the same run on the same data, unfinished; its
+    rows stay, less a torn end. Before the first row, `rewind` to the checkpoint the run goes on from; append a
+    step's row before saving its checkpoint, and no row is ever lost or repeated.
+
+    Args:
+        folder: the run's folder.
+        header: what the run is.
+        environment: versions, commit and device of this process; kept if it differs from the one before.
+    """
+
+    def __init__(self, folder: Path, header: Header, environment: Mapping[str, Any]) -> None:
+        make_folder(folder)
+        self.folder = folder
+        self._lock = Lock(folder)
+        try:
+            self.header = self._begin(header, environment)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _begin(self, header: Header, environment: Mapping[str, Any]) -> Header:
+        path = self.folder / "run.json"
+        if (self.folder / "result.json").exists():
+            raise RecordError(f"{self.folder} is finished; a finished run is never repeated")
+        if path.exists():
+            there = read_header(self.folder)
+            check_same(path, there, header)
+            header = there
+        here = plain(environment)
+        if not header.environments or header.environments[-1] != here:
+            header = replace(header, environments=(*header.environments, here))
+            write_json(path, header.to_mapping())
+        self._keep(sys.maxsize, header.examples)
+        return header
+
+    def _keep(self, step: int, examples: int) -> None:
+        """Shorten both files to the whole evaluations up to `step`."""
+        found = scan_rows(self._rows)
+        kept = [end for row, end in zip(*found, strict=True) if row["step"] <= step]
+        self._last = found.rows[len(kept) - 1]["step"] if kept else -1
+        cut(self._rows, kept[-1] if kept else 0)
+        steps = scan_history(self._history, examples).steps
+        cut(self._history, int((steps <= self._last).sum()) * column_type(examples).itemsize)
+
+    @property
+    def _rows(self) -> Path:
+        return self.folder / "rows.jsonl"
+
+    @property
+    def _history(self) -> Path:
+        return self.folder / "p.f16"
+
+    @property
+    def last_step(self) -> int:
+        """The step of the last row, -1 where there is none."""
+        return int(self._last)
+
+    def rewind(self, step: int) -> None:
+        """Drop rows and columns of p after `step`: the run goes on from there and will measure them again."""
+        self._keep(step, self.header.examples)
+
+    def append(self, row: Mapping[str, Any], p: ArrayLike | None = None) -> None:
+        """Add a row, and p of all training examples where it is recorded; both are on the disk on return."""
+        line = row_bytes(dict(row))
+        if row["step"] <= self._last:
+            raise ValueError(f"step {row['step']} follows step {self._last}; steps rise (after a resume: rewind)")
+        if p is not None:
+            append(self._history, column_bytes(row["step"], p, self.header.examples))
+        append(self._rows, line)
+        self._last = row["step"]
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write result.json: from now on the run is done."""
+        write_json(self.folder / "result.json", result)
+
+    def close(self) -> None:
+        """Let others write."""
+        self._lock.close()
+
+    def __enter__(self) -> Record:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a run, in order of their steps; a torn last line is left out."""
+    return scan_rows(folder / "rows.jsonl").rows
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """The result of a run, or None where it is not done."""
+    path = folder / "result.json"
+    return read_json(path) if path.exists() else None
+
+
+def read_p(folder: Path) -> History:
+    """p of every training example over time; no columns where it was not recorded."""
+    return scan_history(folder / "p.f16", read_header(folder).examples)
+
+
+class Summary(NamedTuple):
+    """A run in a list."""
+
+    folder: Path
+    state: State
+    run: Run | None
+    step: int  # of the last row; -1 where there is none
+    result: dict[str, Any] | None
+    problem: str | None  # why it is broken
+
+
+def summarise(folder: Path) -> Summary:
+    """The state of one run folder."""
+    try:
+        run, rows, result = read_header(folder).run, read_rows(folder), read_result(folder)
+    except DataError as error:
+        return Summary(folder, "broken", None, -1, None, str(error))
+    step = rows[-1]["step"] if rows else -1
+    return Summary(folder, "resumable" if result is None else "done", run, step, result, None)
+
+
+def list_runs(root: Path) -> list[Summary]:
+    """All run folders right under `root`, by name; folders without a file of a run are passed over."""
+    if not root.is_dir():
+        return []
+    signs = ("run.json", "rows.jsonl", "result.json", "checkpoint.pt")
+    folders = (folder for folder in sorted(root.iterdir()) if not folder.name.startswith(".") and folder.is_dir())
+    return [summarise(folder) for folder in folders if any((folder / sign).exists() for sign in signs)]

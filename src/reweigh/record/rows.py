@@ -1,0 +1,98 @@
+"""rows.jsonl and p.f16: what was measured at each evaluation, appended and never rewritten.
+
+rows.jsonl    one JSON object per line, with an integer "step"; steps rise
+p.f16         one record per evaluation: the step as int64, then p of every training example as float16,
+              little-endian, without gaps; the number of examples is in run.json
+
+A line or record that a killed process left unfinished at the end is not there, for readers and for writers alike.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from reweigh.errors import DataError
+from reweigh.record.files import plain
+
+
+class Rows(NamedTuple):
+    """The rows of a file, and where in it each of them ends."""
+
+    rows: list[dict[str, Any]]
+    ends: list[int]
+
+
+class History(NamedTuple):
+    """p of every training example over time: steps (E,), p (N, E) float16."""
+
+    steps: NDArray[np.int64]
+    p: NDArray[np.float16]
+
+
+def scan_rows(path: Path) -> Rows:
+    """All whole rows; DataError with the line where one in the middle is not what it should be."""
+    try:
+        content = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    lines = content.split(b"\n")[:-1]  # what follows the last line's end is unfinished
+    found = Rows([], [])
+    end = 0
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+            step = row["step"]
+            good = isinstance(step, int) and (not found.rows or step > found.rows[-1]["step"])
+        except (ValueError, KeyError, TypeError):
+            good = False
+        if not good:
+            if number == len(lines):  # blocks of one write may reach the disk out of order
+                break
+            raise DataError(f"{path}, line {number}: expected a JSON object with a rising step, found {line[:60]!r}")
+        end += len(line) + 1
+        found.rows.append(row)
+        found.ends.append(end)
+    return found
+
+
+def row_bytes(row: dict[str, Any]) -> bytes:
+    """One line of rows.jsonl."""
+    if isinstance(row.get("step"), bool) or not isinstance(row.get("step"), int):
+        raise ValueError(f"a row needs a whole number as its step, not {row.get('step')!r}")
+    return json.dumps(plain(row), allow_nan=False).encode() + b"\n"
+
+
+def column_type(examples: int) -> np.dtype[np.void]:
+    """The layout of one record of p.f16."""
+    return np.dtype([("step", "<i8"), ("p", "<f2", (examples,))])
+
+
+def column_bytes(step: int, p: ArrayLike, examples: int) -> bytes:
+    """One record of p.f16; p is rounded to float16, NaN stays."""
+    values = np.asarray(p, dtype=np.float64)
+    if values.shape != (examples,):
+        raise ValueError(f"p has shape {values.shape}; expected ({examples},), one per training example")
+    if ((values < 0) | (values > 1)).any():
+        raise ValueError("p must lie between 0 and 1")
+    record = np.zeros(1, column_type(examples))
+    record["step"], record["p"] = step, values
+    return record.tobytes()
+
+
+def scan_history(path: Path, examples: int) -> History:
+    """All whole records of p.f16."""
+    layout = column_type(examples)
+    try:
+        count = path.stat().st_size // layout.itemsize if path.exists() else 0
+        records = np.fromfile(path, layout, count) if count else np.zeros(0, layout)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    steps = records["step"].astype(np.int64)
+    if (np.diff(steps) <= 0).any():
+        raise DataError(f"{path}: the steps of its records do not rise; it does not hold {examples} examples each")
+    return History(steps, records["p"].T)

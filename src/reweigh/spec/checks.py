@@ -1,0 +1,159 @@
+"""Checks of a field of `Run`: (name, value) -> the value in canonical form, or a sentence about what is allowed."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from reweigh.spec.expression import nearest, parse
+from reweigh.spec.schedule import check_parameters, check_rate, check_schedule
+
+Check: TypeAlias = Callable[[str, object], Any]
+
+
+def text(name: str, value: object) -> str:
+    """One line of 1 to 1,024 printable characters."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; expected a text")
+    if not 1 <= len(value) <= 1024 or not value.isprintable() or value != value.strip():
+        raise ValueError(f"{name} is {value[:60]!r}; expected one line of printable text, without blanks around it")
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}; expected true or false")
+    return value
+
+
+def one_of(*choices: str) -> Check:
+    """One of a few words.
+
+    >>> one_of("sgd", "adam")("optimiser", "adm")
+    Traceback (most recent call last):
+        ...
+    ValueError: optimiser is 'adm'; did you mean 'adam'?
+    """
+
+    def check(name: str, value: object) -> str:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is {value!r}; expected one of {', '.join(choices)}")
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}; {nearest(value, choices)}")
+        return value
+
+    return check
+
+
+def matching(pattern: str, what: str) -> Check:
+    """A text of one form."""
+
+    def check(name: str, value: object) -> str:
+        if not re.fullmatch(pattern, text(name, value)):
+            raise ValueError(f"{name} is {value!r}; expected {what}")
+        return str(value)
+
+    return check
+
+
+def integer(low: int, high: int = 2**53) -> Check:
+    """A whole number in [low, high]; 8.0 is one."""
+
+    def check(name: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} is {value!r}; expected a whole number")
+        if not (low <= value <= high and value == int(value)):
+            raise ValueError(f"{name} is {value!r}; expected a whole number from {low} to {high}")
+        return int(value)
+
+    return check
+
+
+def number(low: float, high: float = math.inf, *, above: bool = False, below: bool = False) -> Check:
+    """A finite number in [low, high]; without the ends themselves where `above` or `below` says so.
+
+    >>> number(0, 1, below=True)("dropout", 1)
+    Traceback (most recent call last):
+        ...
+    ValueError: dropout is 1; expected a number in [0, 1)
+    """
+    allowed = f"{'(' if above else '['}{low:g}, {high:g}{')' if below or high == math.inf else ']'}"
+
+    def check(name: str, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} is {value!r}; expected a number in {allowed}")
+        inside = low <= value <= min(high, sys.float_info.max)
+        if not inside or (above and value == low) or (below and value == high):
+            raise ValueError(f"{name} is {value!r}; expected a number in {allowed}")
+        return float(value) + 0.0  # -0.0 becomes 0.0: one number, one hash
+
+    return check
+
+
+def pair(item: Check) -> Check:
+    """Two values that pass `item`."""
+
+    def check(name: str, value: object) -> tuple[Any, Any]:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise TypeError(f"{name} is {value!r}; expected two numbers")
+        return item(name, value[0]), item(name, value[1])
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    """None, or what passes `check`."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def expression(name: str, value: object) -> str:
+    """An expression without schedules, as in 'symmetric' or 'given(file=...)'."""
+    return str(_parsed(name, value))
+
+
+def objective(name: str, value: object) -> str:
+    """An expression whose numbers may be schedules: a weighting, a loss or a method."""
+    parsed = _parsed(name, value)
+    _named(name, check_parameters, parsed)
+    return str(parsed)
+
+
+def rate_schedule(name: str, value: object) -> str:
+    """A learning-rate schedule."""
+    parsed = _parsed(name, value)
+    _named(name, check_rate, parsed)
+    return str(parsed)
+
+
+def taper_value(name: str, value: object) -> float | str:
+    """The word auto, a number >= 0 (also as text, as a command line gives it), or a schedule of such numbers.
+
+    >>> taper_value("taper", "5e-7"), taper_value("taper", "linear(1e-3, 0)")
+    (5e-07, 'linear(0.001, 0)')
+    """
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            parsed = _parsed(name, value)
+            _named(name, lambda schedule: check_schedule(schedule, low=0), parsed)
+            return str(parsed)
+    return float(number(0)(name, value))
+
+
+def _parsed(name: str, value: object) -> Any:
+    return _named(name, parse, text(name, value))
+
+
+def _named(name: str, function: Callable[[Any], Any], value: Any) -> Any:
+    """The function's result, its refusal preceded by the name of the field."""
+    try:
+        return function(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None

@@ -1,0 +1,239 @@
+"""The frozen `Run`: everything that decides a result, flat and typed, and a hash that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+
+from reweigh.spec.checks import (
+    Check,
+    expression,
+    flag,
+    integer,
+    matching,
+    number,
+    objective,
+    one_of,
+    optional,
+    pair,
+    rate_schedule,
+    taper_value,
+    text,
+)
+from reweigh.spec.expression import nearest, parse
+
+Count: TypeAlias = Literal["per_class", "overall", "independent"]
+Normalise: TypeAlias = Literal["auto", "batch", "unit", "none"]
+Sampler: TypeAlias = Literal["shuffled", "balanced", "cyclic"]
+Augment: TypeAlias = Literal["none", "pad-crop-flip", "resize-crop-flip"]
+Inputs: TypeAlias = Literal["mean-std", "mean", "none"]
+Optimiser: TypeAlias = Literal["sgd", "momentum", "nesterov", "adam", "adam-caffe", "adamw"]
+Precision: TypeAlias = Literal["fp32", "tf32", "bf16"]
+
+_SEED = integer(0)
+_HASH = matching("[0-9a-f]{12,64}", "12 to 64 hexadecimal digits")
+_FRACTION = number(0, 1, below=True)
+_WHERE = object()  # marks a field that says where or how fast, not what: it is left out of the hash
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training run. Exactly one of weighting, loss and method says what the net is taught by.
+
+    Values are checked and brought to canonical form; a field that the others make meaningless must keep its
+    default, so that the same run never has two names.
+
+    >>> run = Run(data="digits", net="mlp", weighting="DM(.5, 8.0)", noise="symmetric", rate=0.4)
+    >>> run.weighting
+    'DM(0.5, 8)'
+    >>> run.folder_name() == f"digits-mlp-DM-0.5-8-symmetric-0.4-s0-{run.hash()}"
+    True
+    >>> Run.from_mapping({"data": "digits", "net": "mlp", "weighting": "CCE", "weight_dcay": 0})
+    Traceback (most recent call last):
+        ...
+    ValueError: a run has no field 'weight_dcay'; did you mean 'weight_decay'?
+    """
+
+    # what is learned from
+    data: Annotated[str, text, "data set, by name"]
+    data_root: Annotated[str | None, optional(text), _WHERE, "folder or file the data lie in"] = None
+    data_hash: Annotated[str | None, optional(_HASH), "how the hash of the data must begin"] = None
+    noise: Annotated[str | None, optional(expression), "kind of label noise"] = None
+    rate: Annotated[float | None, optional(number(0, 1)), "nominal noise rate"] = None
+    include_true: Annotated[bool, flag, "symmetric noise may draw the true class again"] = False
+    noise_count: Annotated[Count, one_of(*get_args(Count)), "how many labels are flipped"] = "per_class"
+    noise_seed: Annotated[int | None, optional(_SEED), "seed of the noise, if not that of the run"] = None
+    imbalance: Annotated[str | None, optional(expression), "imbalance of the classes"] = None
+    validation: Annotated[float, _FRACTION, "fraction of the training part held out for validation"] = 0.0
+    validation_labels: Annotated[
+        Literal["clean", "noisy"], one_of("clean", "noisy"), "labels of the validation part"
+    ] = "clean"
+
+    # what learns
+    net: Annotated[str, text, "net, by name"]
+    dropout: Annotated[float, _FRACTION, "dropout before the classifier"] = 0.0
+    bn_momentum: Annotated[
+        float | None, optional(number(0, 1, above=True)), "momentum of the batch norms, torch's way, if not the net's"
+    ] = None
+    init_file: Annotated[str | None, optional(text), _WHERE, "file of weights to start from"] = None
+    init_hash: Annotated[str | None, optional(_HASH), "how the sha256 of that file must begin"] = None
+
+    # what it is taught by
+    weighting: Annotated[str | None, optional(objective), "weighting, as in 'DM(lam=0.5, beta=8)'"] = None
+    loss: Annotated[str | None, optional(objective), "loss that is not a weighting, as in 'Bootstrap(0.8)'"] = None
+    method: Annotated[str | None, optional(objective), "method, as in 'CoTeaching(forget_rate=0.4)'"] = None
+    normalise: Annotated[Normalise, one_of(*get_args(Normalise)), "derivative normalisation"] = "auto"
+    taper: Annotated[float | str, taper_value, "taper: auto, a number, or a schedule"] = "auto"
+
+    # how
+    iterations: Annotated[int, integer(1), "iterations"] = 10_000
+    batch_size: Annotated[int, integer(1), "examples in a batch"] = 128
+    sampler: Annotated[Sampler, one_of(*get_args(Sampler)), "order of the examples"] = "shuffled"
+    classes_per_batch: Annotated[int, integer(1), "classes in a balanced batch, at most"] = 32
+    augment: Annotated[Augment, one_of(*get_args(Augment)), "augmentation of images"] = "none"
+    inputs: Annotated[Inputs, one_of(*get_args(Inputs)), "normalisation of the inputs"] = "mean-std"
+    optimiser: Annotated[Optimiser, one_of(*get_args(Optimiser)), "optimiser"] = "momentum"
+    lr: Annotated[float, number(0, above=True), "learning rate at the start"] = 0.05
+    schedule: Annotated[str, rate_schedule, "learning-rate schedule"] = "cosine"
+    momentum: Annotated[float, _FRACTION, "momentum"] = 0.9
+    caffe_momentum: Annotated[bool, flag, "Caffe's momentum: the rate is inside the velocity"] = False
+    betas: Annotated[tuple[float, float], pair(_FRACTION), "Adam's two betas"] = (0.9, 0.999)
+    eps: Annotated[float, number(0, above=True), "Adam's epsilon; Caffe's delta"] = 1e-8
+    weight_decay: Annotated[float, number(0), "weight decay"] = 5e-4
+    decay_exempt: Annotated[bool, flag, "no weight decay on biases and norms"] = False
+    seed: Annotated[int, _SEED, "seed of everything random"] = 0
+    precision: Annotated[Precision, one_of(*get_args(Precision)), "arithmetic of the net's body"] = "fp32"
+    deterministic: Annotated[bool, flag, "only deterministic kernels"] = False
+    device: Annotated[
+        str,
+        matching("auto|(cpu|cuda|mps|xpu)(:[0-9]+)?", "auto, cpu, cuda, cuda:N, mps or xpu"),
+        _WHERE,
+        "device",
+    ] = "auto"
+    workers: Annotated[int, integer(0, 1024), _WHERE, "processes that decode image files"] = 0
+
+    # what is recorded
+    evaluate_every: Annotated[int, integer(1), "iterations between evaluations"] = 1000
+    checkpoint_every: Annotated[
+        int | None, optional(integer(1)), _WHERE, "iterations between checkpoints, if not at evaluations"
+    ] = None
+    record_p: Annotated[bool, flag, "record p of every training example at every evaluation"] = False
+
+    def __post_init__(self) -> None:
+        for field in describe():
+            object.__setattr__(self, field.name, field.check(field.name, getattr(self, field.name)))
+        _check_together(self)
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, object]) -> Run:
+        """The run of a mapping such as `to_mapping` or a JSON file gives; unknown keys are refused."""
+        names = [field.name for field in describe()]
+        for key in mapping:
+            if key not in names:
+                raise ValueError(f"a run has no field {key!r}; {nearest(str(key), names)}")
+        for key in ("data", "net"):
+            if key not in mapping:
+                raise ValueError(f"a run needs {key!r}")
+        values: dict[str, Any] = dict(mapping)
+        return cls(**values)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, in values that JSON has."""
+        values = {field.name: getattr(self, field.name) for field in describe()}
+        changed = {field.name: values[field.name] for field in describe() if values[field.name] != field.default}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
+
+    def to_json(self) -> str:
+        """`to_mapping` as JSON text."""
+        return json.dumps(self.to_mapping(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Run:
+        """The run of a JSON text."""
+        mapping = json.loads(text)
+        if not isinstance(mapping, dict):
+            raise ValueError(f"a run is a JSON object, not {text[:60]!r}")
+        return cls.from_mapping(mapping)
+
+    def hash(self) -> str:
+        """12 hexadecimal digits over what differs from the defaults, so that new fields rename no old run."""
+        hashed = {field.name for field in describe() if field.hashed}
+        values = {name: value for name, value in self.to_mapping().items() if name in hashed}
+        for name in _EXPRESSIONS & values.keys():
+            if isinstance(values[name], str) and values[name] != "auto":
+                values[name] = parse(values[name]).key
+        content = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+    def folder_name(self) -> str:
+        """The run's folder: the main choices for people, the hash for certainty."""
+        taught = self.weighting or self.loss or self.method
+        parts = [self.data, self.net, taught, self.noise, self.rate, self.imbalance]
+        words = [re.sub(r"[^A-Za-z0-9.]+", "-", str(part)).strip("-.")[:40] for part in parts if part is not None]
+        return f"{'-'.join(filter(None, words))[:120]}-s{self.seed}-{self.hash()}"
+
+
+_EXPRESSIONS = {"weighting", "loss", "method", "noise", "imbalance", "schedule", "taper"}
+
+
+class Field(NamedTuple):
+    """What a command line or a form needs to know about one field of `Run`."""
+
+    name: str
+    type: Any
+    choices: tuple[str, ...]
+    default: Any  # dataclasses.MISSING where there is none
+    check: Check
+    hashed: bool
+    help: str
+
+
+@lru_cache(maxsize=1)
+def describe() -> tuple[Field, ...]:
+    """All fields of `Run`, in order.
+
+    >>> [field.help for field in describe() if field.name == "lr"]
+    ['learning rate at the start']
+    """
+    hints = get_type_hints(Run, include_extras=True)
+    described = []
+    for field in fields(Run):
+        kind, check, *marks, help_text = get_args(hints[field.name])
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        described.append(Field(field.name, kind, choices, field.default, check, _WHERE not in marks, help_text))
+    return tuple(described)
+
+
+def _check_together(run: Run) -> None:
+    """Refuse fields that contradict each other or would be silently without effect."""
+    taught = [name for name in ("weighting", "loss", "method") if getattr(run, name) is not None]
+    if len(taught) != 1:
+        raise ValueError(f"a run has exactly one of weighting, loss and method, not {' and '.join(taught) or 'none'}")
+    rateless = run.noise is None or parse(run.noise).name in ("given", "transition")
+    if rateless != (run.rate is None):
+        what = "no noise" if run.noise is None else f"noise={run.noise}"
+        raise ValueError(f"rate is {run.rate} with {what}; a rate goes with a kind of noise that has one")
+    velocity = run.optimiser in ("momentum", "nesterov")
+    adam = run.optimiser.startswith("adam")
+    symmetric = run.noise is not None and parse(run.noise).name == "symmetric"
+    useless = {
+        "normalise": run.loss is not None,
+        "taper": run.loss is not None,
+        "include_true": not symmetric,
+        "noise_count": rateless,
+        "noise_seed": run.noise is None,
+        "validation_labels": run.validation == 0,
+        "classes_per_batch": run.sampler != "balanced",
+        "momentum": not velocity,
+        "caffe_momentum": not velocity,
+        "betas": not adam,
+        "eps": not adam,
+    }
+    for field in describe():
+        if useless.get(field.name, False) and getattr(run, field.name) != field.default:
+            raise ValueError(f"{field.name} is {getattr(run, field.name)!r}, which has no effect in this run")

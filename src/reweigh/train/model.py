@@ -1,0 +1,158 @@
+"""A trained model is one folder: model.safetensors, best.safetensors where a better one was kept, and model.json.
+
+net, card = load_model("runs/.../model")
+logits = net(inputs)                               # normalised as card.normalisation says
+names = [card.class_names[i] for i in logits.argmax(1)]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from reweigh.batches.statistics import Normalisation
+from reweigh.data.dataset import Kind
+from reweigh.errors import DataError
+from reweigh.nets.net import Net
+from reweigh.nets.registry import build
+from reweigh.nets.weights import load_weights
+from reweigh.record.files import make_folder, read_json, replace_file, write_json
+from reweigh.spec import Run
+
+FORMAT = 1
+_FILES = {"final": "model.safetensors", "best": "best.safetensors"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What must be known to use a model.
+
+    Args:
+        net: its name in the registry of nets.
+        class_names: class id -> name.
+        kind: what the data set's examples are: images, files, features or text.
+        shape: of one input of the net: (C, H, W) or (F,).
+        normalisation: what was done to the inputs, if anything.
+        dropout: before the classifier; without effect in evaluation.
+        run: how it was trained, where it was trained by a run.
+        metrics: what was measured, in values that JSON has.
+    """
+
+    net: str
+    class_names: tuple[str, ...]
+    kind: Kind
+    shape: tuple[int, ...]
+    normalisation: Normalisation | None = None
+    dropout: float = 0.0
+    run: Run | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes."""
+        return len(self.class_names)
+
+
+def save_model(
+    folder: str | os.PathLike[str], net: nn.Module, card: Card, *, best: Mapping[str, Tensor] | None = None
+) -> None:
+    """Write the folder of a model; model.json comes last and holds the digests of the weights.
+
+    Args:
+        net: the final model.
+        best: the state dict of the best one, if it is to lie beside.
+    """
+    folder = Path(folder)
+    make_folder(folder)
+    digests = {"final": _write(folder / _FILES["final"], net.state_dict())}
+    if best is not None:
+        digests["best"] = _write(folder / _FILES["best"], best)
+    else:
+        (folder / _FILES["best"]).unlink(missing_ok=True)
+    content = {
+        "format": FORMAT,
+        "net": card.net,
+        "num_classes": card.num_classes,
+        "class_names": card.class_names,
+        "kind": card.kind,
+        "shape": card.shape,
+        "normalisation": None if card.normalisation is None else asdict(card.normalisation),
+        "dropout": card.dropout,
+        "run": None if card.run is None else card.run.to_mapping(),
+        "metrics": card.metrics,
+        "sha256": digests,
+    }
+    write_json(folder / "model.json", content)
+
+
+def load_model(
+    folder: str | os.PathLike[str],
+    which: Literal["final", "best"] = "final",
+    *,
+    device: str | torch.device = "cpu",
+) -> tuple[Net, Card]:
+    """The net, in evaluation mode on `device`, and its card.
+
+    Raises:
+        DataError: a file is missing, damaged, or not of this format; or there is no such model in the folder.
+    """
+    folder = Path(folder)
+    path = folder / "model.json"
+    content = read_json(path)
+    if content.get("format") != FORMAT:
+        raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
+    try:
+        card = _card(content)
+        digests = dict(content["sha256"])
+        features = card.shape[0] if len(card.shape) == 1 else None
+        # The values drawn here are overwritten below; the generator only keeps the global one out of it.
+        net = build(card.net, card.num_classes, features, generator=torch.Generator(), dropout=card.dropout)
+    except KeyError as error:
+        raise DataError(f"{path}: {error} is missing") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path}: {error}") from error
+    if which not in digests:
+        raise DataError(f"{path}: there is no {which} model in this folder, only {', '.join(digests) or 'none'}")
+    weights = folder / _FILES[which]
+    if not weights.is_file():
+        raise DataError(f"{weights}: there is no such file")
+    if hashlib.sha256(weights.read_bytes()).hexdigest() != digests[which]:
+        raise DataError(f"{weights}: damaged; its content does not have the digest in model.json")
+    load_weights(net, weights)
+    return net.to(device).eval(), card
+
+
+def _card(content: Mapping[str, Any]) -> Card:
+    normalisation = content["normalisation"]
+    card = Card(
+        net=str(content["net"]),
+        class_names=tuple(str(name) for name in content["class_names"]),
+        kind=content["kind"],
+        shape=tuple(int(size) for size in content["shape"]),
+        normalisation=None
+        if normalisation is None
+        else Normalisation(tuple(normalisation["mean"]), tuple(normalisation["std"])),
+        dropout=float(content["dropout"]),
+        run=None if content["run"] is None else Run.from_mapping(content["run"]),
+        metrics=dict(content["metrics"]),
+    )
+    if content["num_classes"] != card.num_classes:
+        raise ValueError(f"num_classes is {content['num_classes']}, but there are {card.num_classes} class_names")
+    return card
+
+
+def _write(path: Path, state: Mapping[str, Tensor]) -> str:
+    """Write the tensors, and return the file's sha256."""
+    # Clones, because safetensors refuses tensors that share memory.
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
+    content = safetensors.torch.save(tensors)
+    replace_file(path, lambda file: file.write(content))
+    return hashlib.sha256(content).hexdigest()
