@@ -1,0 +1,131 @@
+"""One door to all data: a name such as `"cifar10"`, or a path to a user's own file or folder."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from reweigh.data.dataset import Dataset
+from reweigh.errors import DataError
+
+VARIABLE = "REWEIGH_DATA"
+"""The environment variable that names the data folder."""
+
+TABLES = (".csv", ".tsv", ".parquet")
+
+
+def load(
+    spec: str,
+    root: str | os.PathLike[str] | None = None,
+    *,
+    seed: int = 0,
+    label: str | None = None,
+    text: str | None = None,
+    features: Sequence[str] | None = None,
+    test: str | os.PathLike[str] | None = None,
+    size: tuple[int, int] | None = None,
+) -> Dataset:
+    """The data set that `spec` names.
+
+    A name of `NAMES` is looked for below the data folder. Anything else is a path: an `.npz` file, a `.csv`,
+    `.tsv` or `.parquet` table, or a folder of images by class (write `./cifar10` for a folder of that name).
+
+    Args:
+        spec: the name or the path.
+        root: the data folder for names; by default what the environment variable REWEIGH_DATA says.
+        seed: of the split of a user's data without a test part.
+        label: of a table, the label column (`"label"`).
+        text: of a table, the text column.
+        features: of a table, the feature columns.
+        test: of a table, the file with the test rows.
+        size: of a folder, resize all images to (height, width) and keep them in memory.
+    """
+    table_options: dict[str, object] = {"label": label, "text": text, "features": features, "test": test}
+    if spec in NAMES:
+        _refuse_options(spec, table_options | {"size": size})
+        return NAMES[spec](_root(spec, root))
+    path = Path(spec)
+    if path.is_dir():
+        _refuse_options(spec, table_options)
+        from reweigh.data import folder
+
+        return folder.load(path, size=size, seed=seed)
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        _refuse_options(spec, table_options | {"size": size})
+        from reweigh.data import npz
+
+        return npz.load(path, seed=seed)
+    if suffix in TABLES:
+        _refuse_options(spec, {"size": size})
+        from reweigh.data import table
+
+        return table.load(path, label or "label", text, features, test, seed)
+    if path.exists() or suffix or path.parent != Path():
+        state = "is neither a folder nor one of" if path.exists() else "no such folder, nor one of"
+        raise DataError(f"{spec}: {state} .npz, {', '.join(TABLES)}")
+    close = difflib.get_close_matches(spec, NAMES, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    raise ValueError(f"data must be one of {', '.join(NAMES)} or a path, not {spec!r}{hint}")
+
+
+def _refuse_options(spec: str, options: dict[str, object]) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise ValueError(f"{option} does not apply to {spec}")
+
+
+def _root(spec: str, root: str | os.PathLike[str] | None) -> Path:
+    if root is not None:
+        return Path(root)
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE])
+    if spec == "digits":
+        return Path()
+    raise DataError(f"{spec}: no data folder: set the environment variable {VARIABLE}, or give root")
+
+
+def _digits(_root: Path) -> Dataset:
+    from reweigh.data import digits
+
+    return digits.load()
+
+
+def _tin100(root: Path) -> Dataset:
+    """100 classes of Tiny-ImageNet at 32 x 32; five consecutive classes are a group, so that there are 20."""
+    from reweigh.data import npz
+
+    data = npz.load(root / "tin100.npz")
+    return replace(data, groups=tuple(k // 5 for k in range(data.num_classes)))
+
+
+def _cifar(name: str) -> Callable[[Path], Dataset]:
+    def load_cifar(root: Path) -> Dataset:
+        from reweigh.data import cifar
+
+        return cifar.load(root, cast(cifar.Name, name))
+
+    return load_cifar
+
+
+def _module(name: str) -> Callable[[Path], Dataset]:
+    """`load(root)` of the module `reweigh.data.<name>`, imported when it is called."""
+    return lambda root: cast(Dataset, import_module(f"reweigh.data.{name}").load(root))
+
+
+NAMES: dict[str, Callable[[Path], Dataset]] = {
+    "cifar10": _cifar("cifar10"),
+    "cifar100": _cifar("cifar100"),
+    "vehicles10": _cifar("vehicles10"),
+    "tin100": _tin100,
+    "digits": _digits,
+    "imdb": _module("imdb"),
+    "clothing1m": _module("clothing1m"),
+    "mars": _module("mars"),
+}
+"""The named data sets."""

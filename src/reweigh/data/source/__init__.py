@@ -1,0 +1,1 @@
+"""What strangers wrote: downloads, archives, pickles, images and text, checked before they are trusted."""

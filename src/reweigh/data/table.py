@@ -1,0 +1,110 @@
+"""A CSV or Parquet table with a label column and either numeric features or one column of text."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reweigh.data.dataset import NOISY_HOLDOUT, TEST, Dataset, Labels, Part
+from reweigh.data.source.columns import Table, read
+from reweigh.data.split import Indices, noisy_holdout
+from reweigh.errors import DataError
+
+Numbers = NDArray[np.float64]
+
+
+def load(
+    path: str | os.PathLike[str],
+    label: str = "label",
+    text: str | None = None,
+    features: Sequence[str] | None = None,
+    test: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """The rows of `path` as a data set of standardised features or of texts.
+
+    A feature x becomes (x - mean) / std with the mean and standard deviation of the training part; a column that
+    is constant there becomes its distance from that constant. Missing values, and features that are not finite
+    numbers, are refused with their lines. The distinct labels, sorted (as numbers where all are integers), are
+    the class names.
+
+    Args:
+        path: `.csv`, `.tsv` or `.parquet`; see `reweigh.data.source.columns.read`.
+        label: the column of labels.
+        text: the column of texts; all other columns are then ignored.
+        features: the columns of features; by default all but the label.
+        test: a second file with the same columns; without it a seeded fifth becomes the noisy hold-out.
+        seed: of that split.
+    """
+    if text is not None and features is not None:
+        raise ValueError("text and features exclude each other: give one of them")
+    tables = [read(Path(file)) for file in (path, test) if file is not None]
+    first = tables[0]
+    columns = [text] if text is not None else features or [name for name in first.names if name != label]
+    if not columns:
+        raise DataError(f"{first.path}: no column besides the label {label!r}")
+    for table in tables:
+        _require(table, label, *columns)
+    class_names = _class_names(first, label)
+    parts = [_labels(table, label, class_names) for table in tables]
+    labels = np.concatenate(parts)
+    raw = _texts(tables, text) if text is not None else _matrix(tables, columns)
+    if test is None:
+        kept, held = noisy_holdout(str(path), labels, seed)
+    else:
+        kept, held = np.split(np.arange(len(labels)), [len(parts[0])])
+    whole = Part(raw if isinstance(raw, tuple) else _standardise(first.path, columns, raw, kept), labels)
+    holdout = NOISY_HOLDOUT if test is None else TEST
+    return Dataset(first.path.stem, whole.take(kept), whole.take(held), class_names, holdout=holdout)
+
+
+def _require(table: Table, *names: str) -> None:
+    for name in names:
+        if name not in table.names:
+            close = difflib.get_close_matches(name, table.names, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise DataError(f"{table.path}: no column {name!r}{hint}; there are {', '.join(table.names)}")
+
+
+def _class_names(table: Table, label: str) -> tuple[str, ...]:
+    names = {value.strip() for value in table.strings(label)}
+    if len(names) < 2:
+        raise DataError(f"{table.path}: column {label!r} holds only {names}: two classes or more are needed")
+    if all(name.removeprefix("-").isdecimal() and len(name) < 20 for name in names):
+        return tuple(sorted(names, key=lambda name: (int(name), name)))
+    return tuple(sorted(names))
+
+
+def _labels(table: Table, label: str, class_names: tuple[str, ...]) -> Labels:
+    number = {name: k for k, name in enumerate(class_names)}
+    values = [value.strip() for value in table.strings(label)]
+    for row, value in enumerate(values):
+        if value not in number:
+            raise DataError(f"{table.path}: {table.place(row)}: label {value!r} is not a training class")
+    return np.array([number[value] for value in values], dtype=np.int64)
+
+
+def _texts(tables: Sequence[Table], column: str) -> tuple[str, ...]:
+    return tuple(value for table in tables for value in table.strings(column))
+
+
+def _matrix(tables: Sequence[Table], columns: Sequence[str]) -> Numbers:
+    """The columns' numbers, row by row, one table below the other."""
+    return np.concatenate([np.column_stack([table.numbers(name) for name in columns]) for table in tables])
+
+
+def _standardise(path: Path, columns: Sequence[str], values: Numbers, kept: Indices) -> NDArray[np.float32]:
+    """Zero mean and unit deviation over the rows `kept`, in float64 until the end."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, std = values[kept].mean(axis=0), values[kept].std(axis=0)
+        constant = values[kept].min(axis=0) == values[kept].max(axis=0)  # where rounding may leave std > 0
+        scaled: NDArray[np.float32] = ((values - mean) / np.where(constant, 1.0, std)).astype(np.float32)
+    for name, good in zip(columns, np.isfinite(scaled).all(axis=0) & np.isfinite(std), strict=True):
+        if not good:
+            raise DataError(f"{path}: column {name!r} has values too large to standardise")
+    return scaled
