@@ -48,7 +48,7 @@ def load(
     table_options: dict[str, object] = {"label": label, "text": text, "features": features, "test": test}
     if spec in NAMES:
         _refuse_options(spec, table_options | {"size": size})
-        return NAMES[spec](_root(spec, root))
+        return NAMES[spec](folder_of(spec, root))
     path = Path(spec)
     if path.is_dir():
         _refuse_options(spec, table_options)
@@ -80,7 +80,8 @@ def _refuse_options(spec: str, options: dict[str, object]) -> None:
             raise ValueError(f"{option} does not apply to {spec}")
 
 
-def _root(spec: str, root: str | os.PathLike[str] | None) -> Path:
+def folder_of(spec: str, root: str | os.PathLike[str] | None) -> Path:
+    """The folder below which a named data set is looked for."""
     if root is not None:
         return Path(root)
     if os.environ.get(VARIABLE):

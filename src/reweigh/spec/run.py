@@ -26,9 +26,11 @@ from reweigh.spec.checks import (
     text,
 )
 from reweigh.spec.expression import nearest, parse
+from reweigh.spec.signatures import bound
 
 Count: TypeAlias = Literal["per_class", "overall", "independent"]
 Normalise: TypeAlias = Literal["auto", "batch", "unit", "none"]
+TextVectors: TypeAlias = Literal["hashed", "pv-dbow"]
 Sampler: TypeAlias = Literal["shuffled", "balanced", "cyclic"]
 Augment: TypeAlias = Literal["none", "pad-crop-flip", "resize-crop-flip"]
 Inputs: TypeAlias = Literal["mean-std", "mean", "none"]
@@ -63,6 +65,15 @@ class Run:
     data: Annotated[str, text, "data set, by name"]
     data_root: Annotated[str | None, optional(text), _WHERE, "folder or file the data lie in"] = None
     data_hash: Annotated[str | None, optional(_HASH), "how the hash of the data must begin"] = None
+    label_column: Annotated[str | None, optional(text), "label column of a table, if not 'label'"] = None
+    text_column: Annotated[str | None, optional(text), "text column of a table"] = None
+    test_data: Annotated[str | None, optional(text), "table with the test rows"] = None
+    text_vectors: Annotated[
+        TextVectors, one_of(*get_args(TextVectors)), "how texts become vectors; pv-dbow is for imdb"
+    ] = "hashed"
+    image_size: Annotated[
+        int | None, optional(integer(4, 1024)), "side that image files are brought to and kept in memory at"
+    ] = None
     noise: Annotated[str | None, optional(expression), "kind of label noise"] = None
     rate: Annotated[float | None, optional(number(0, 1)), "nominal noise rate"] = None
     include_true: Annotated[bool, flag, "symmetric noise may draw the true class again"] = False
@@ -166,7 +177,7 @@ class Run:
         values = {name: value for name, value in self.to_mapping().items() if name in hashed}
         for name in _EXPRESSIONS & values.keys():
             if isinstance(values[name], str) and values[name] != "auto":
-                values[name] = parse(values[name]).key
+                values[name] = bound(parse(values[name])).key
         content = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
@@ -214,7 +225,7 @@ def _check_together(run: Run) -> None:
     taught = [name for name in ("weighting", "loss", "method") if getattr(run, name) is not None]
     if len(taught) != 1:
         raise ValueError(f"a run has exactly one of weighting, loss and method, not {' and '.join(taught) or 'none'}")
-    rateless = run.noise is None or parse(run.noise).name in ("given", "transition")
+    rateless = run.noise is None or parse(run.noise).name in ("given", "transition", "cifar_n")
     if rateless != (run.rate is None):
         what = "no noise" if run.noise is None else f"noise={run.noise}"
         raise ValueError(f"rate is {run.rate} with {what}; a rate goes with a kind of noise that has one")

@@ -1,0 +1,45 @@
+"""Accuracy, per class too, and calibration."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def accuracy(predicted: Tensor, target: Tensor) -> float:
+    """The share of examples whose predicted class is the target; NaN of none.
+
+    >>> accuracy(torch.tensor([0, 1, 1, 1]), torch.tensor([0, 1, 0, 1]))
+    0.75
+    """
+    return (predicted == target).double().mean().item()
+
+
+def per_class_accuracy(predicted: Tensor, target: Tensor, num_classes: int) -> list[float | None]:
+    """The accuracy on the examples of each class; None for a class without any.
+
+    >>> per_class_accuracy(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), num_classes=3)
+    [0.5, 1.0, None]
+    """
+    right = torch.bincount(target[predicted == target], minlength=num_classes)
+    total = torch.bincount(target, minlength=num_classes)
+    return [r / n if n else None for r, n in zip(right.tolist(), total.tolist(), strict=True)]
+
+
+def calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> float:
+    """Expected calibration error (Guo 2017): Σ_b |b| / N · |accuracy of b - mean confidence of b|, equal-width bins.
+
+    Args:
+        confidence: probability of the predicted class.
+        correct: whether the prediction is right.
+        bins: how many.
+
+    >>> calibration_error(torch.tensor([0.9, 0.9]), torch.tensor([True, False]))
+    0.4
+    """
+    if not confidence.numel():
+        return float("nan")
+    confidence, right = confidence.double(), correct.double()
+    which = (confidence * bins).long().clamp(0, bins - 1)
+    gap = torch.zeros(bins, dtype=torch.float64, device=confidence.device).index_add_(0, which, right - confidence)
+    return round(float(gap.abs().sum() / len(confidence)), 12)

@@ -1,0 +1,58 @@
+"""Initial values, one layer at a time, drawn from a caller's generator and from nowhere else."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def fan_in(weight: Tensor) -> int:
+    """How many inputs feed one output: C_in * k * k for a convolution.
+
+    >>> fan_in(torch.empty(16, 3, 5, 5))
+    75
+    """
+    return weight[0].numel()
+
+
+@torch.no_grad()
+def he_normal(module: nn.Module, generator: torch.Generator) -> None:
+    """Convolutions N(0, 2 / fan_in), zero bias; linear layers U(+-1/sqrt(fan_in)); norms 1 and 0.
+
+    A module without parameters of its own is left alone.
+    """
+    if isinstance(module, nn.Conv2d):
+        module.weight.normal_(0.0, math.sqrt(2 / fan_in(module.weight)), generator=generator)
+        _constant_bias(module, 0.0)
+    elif isinstance(module, nn.Linear):
+        bound = 1 / math.sqrt(fan_in(module.weight))
+        module.weight.uniform_(-bound, bound, generator=generator)
+        module.bias.uniform_(-bound, bound, generator=generator)
+    elif isinstance(module, nn.BatchNorm2d):
+        module.reset_parameters()  # constants: 1, 0 and fresh running statistics
+
+
+@torch.no_grad()
+def caffe_xavier(module: nn.Module, generator: torch.Generator, *, bias: float = 0.0) -> None:
+    """Caffe's xavier filler: U(+-sqrt(3 / fan_in)), variance 1 / fan_in; every bias constant.
+
+    It is not torch's `xavier_uniform_`, which uses fan_in + fan_out.
+    """
+    if isinstance(module, nn.Conv2d | nn.Linear):
+        bound = math.sqrt(3 / fan_in(module.weight))
+        module.weight.uniform_(-bound, bound, generator=generator)
+        _constant_bias(module, bias)
+
+
+@torch.no_grad()
+def truncated_normal(module: nn.Conv2d | nn.Linear, generator: torch.Generator, *, std: float, bias: float) -> None:
+    """TensorFlow's truncated normal: N(0, std^2) redrawn beyond two standard deviations; constant bias."""
+    nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
+    _constant_bias(module, bias)
+
+
+def _constant_bias(module: nn.Conv2d | nn.Linear, value: float) -> None:
+    if module.bias is not None:
+        module.bias.fill_(value)

@@ -1,0 +1,98 @@
+"""Nets by name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from reweigh.nets.bn_inception import BNInception
+from reweigh.nets.cifarnet import CifarNet
+from reweigh.nets.cnn9 import CNN9
+from reweigh.nets.googlenet_v1 import GoogLeNetV1
+from reweigh.nets.googlenet_v1_cifar import GoogLeNetV1Cifar
+from reweigh.nets.mlp import MLP, IMDBNet
+from reweigh.nets.net import Net
+from reweigh.nets.preact import preact_resnet18, wrn_56_10
+from reweigh.nets.resnet import resnet18, resnet34, resnet50
+from reweigh.nets.resnet_cifar import resnet_cifar
+
+# Each takes (num_classes, dropout) and reads RGB images.
+IMAGE_NETS: dict[str, Callable[..., Net]] = {
+    **{f"resnet{depth}": partial(resnet_cifar, depth) for depth in (20, 32, 44, 56)},
+    **{f"resnet{depth}-projection": partial(resnet_cifar, depth, shortcut="projection") for depth in (20, 32, 44, 56)},
+    "resnet18": resnet18,
+    "resnet34": resnet34,
+    "resnet50": resnet50,
+    "preact-resnet18": preact_resnet18,
+    "wrn-56-10": wrn_56_10,
+    "googlenet-v1": GoogLeNetV1,
+    "googlenet-v1-cifar": GoogLeNetV1Cifar,
+    "bn-inception": BNInception,
+    "cifarnet": CifarNet,
+    "cnn9": CNN9,
+}
+
+
+def names() -> tuple[str, ...]:
+    """Every name `build` knows; `mlp-256-256` stands for any hidden widths."""
+    return (*IMAGE_NETS, "imdb", "linear", "mlp-256-256")
+
+
+def build(
+    name: str,
+    num_classes: int,
+    in_features: int | None = None,
+    *,
+    generator: torch.Generator,
+    dropout: float = 0.0,
+) -> Net:
+    """The net of that name, on the CPU, with initial values drawn from `generator` alone.
+
+    Torch's global random state is neither read nor changed: the net is laid out without memory first, and
+    filled afterwards. Equal generators give equal bytes.
+
+    Args:
+        name: one of `names()`, e.g. "resnet44-projection", "bn-inception", "mlp-128-64".
+        num_classes: C, 1 or more.
+        in_features: numbers per example, for "linear", "mlp-..." and "imdb" (there 100 if not given); image
+            nets read three channels and take none.
+        generator: a CPU generator; advanced.
+        dropout: probability of dropping a feature before the classifier, 0 <= dropout < 1.
+
+    >>> net = build("imdb", 2, generator=torch.Generator().manual_seed(0))
+    >>> sum(parameter.numel() for parameter in net.parameters())
+    826
+    >>> build("resnet65", 10, generator=torch.Generator())
+    Traceback (most recent call last):
+        ...
+    ValueError: no net is called 'resnet65'; the nearest names are resnet56, resnet50, resnet44
+    """
+    if num_classes < 1:
+        raise ValueError(f"num_classes must be 1 or more, not {num_classes}")
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")
+    with torch.device("meta"):
+        net = _layout(name, num_classes, in_features, dropout)
+    net.to_empty(device="cpu")
+    net.initialise(generator)
+    return net
+
+
+def _layout(name: str, num_classes: int, in_features: int | None, dropout: float) -> Net:
+    if name in IMAGE_NETS:
+        if in_features is not None:
+            raise ValueError(f"net {name!r} reads RGB images, not vectors of {in_features} features")
+        return IMAGE_NETS[name](num_classes=num_classes, dropout=dropout)
+    if name == "imdb":
+        return IMDBNet(100 if in_features is None else in_features, num_classes, dropout=dropout)
+    if name != "linear" and not re.fullmatch(r"mlp(-[1-9]\d*)+", name):
+        near = difflib.get_close_matches(name, names(), n=3, cutoff=0.0)
+        raise ValueError(f"no net is called {name!r}; the nearest names are {', '.join(near)}")
+    if in_features is None or in_features < 1:
+        raise ValueError(f"net {name!r} reads feature vectors and needs in_features, not {in_features}")
+    hidden = [int(width) for width in name.split("-")[1:]]
+    return MLP(in_features, hidden, num_classes, dropout=dropout)

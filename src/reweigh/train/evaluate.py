@@ -1,0 +1,112 @@
+"""What a row says: accuracy, calibration, and how the training examples are being fitted, as the paper shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from reweigh.batches import Loader, Resident
+from reweigh.direction import margin
+from reweigh.metrics import accuracy, calibration_error
+
+BINS = 20
+MOST_CLASSES = 1000  # above this a row does not list every class
+
+
+class Seen(NamedTuple):
+    """What a net makes of a part: per example p of its label, the predicted class, its confidence, and a weight."""
+
+    p: Tensor
+    predicted: Tensor
+    confidence: Tensor
+    cross_entropy: Tensor
+    weight: Tensor | None
+
+
+Weigh = Callable[[Tensor, Tensor, Tensor], Tensor | None]
+
+
+@torch.no_grad()
+def look(
+    net: nn.Module,
+    part: Resident | Loader,
+    batch_size: int,
+    autocast: Callable[[], AbstractContextManager[Any]],
+    weigh: Weigh | None = None,
+) -> Seen:
+    """Every example of a part once, without augmentation; only N numbers of each kind are kept, never N x C."""
+    was_training = net.training
+    net.eval()
+    columns: list[tuple[Tensor, ...]] = []
+    for batch in part.evaluation(batch_size):
+        with autocast():
+            logits: Tensor = net(batch.inputs)
+        m = margin(logits, batch.target)
+        top = logits.double().softmax(1).max(1)
+        weight = None if weigh is None else weigh(logits, batch.target, batch.index)
+        column = (m.sigmoid(), top.indices, top.values, -nn.functional.logsigmoid(m))
+        columns.append(column if weight is None else (*column, weight.double()))
+    net.train(was_training)
+    joined = [torch.cat(parts).cpu() for parts in zip(*columns, strict=True)]
+    return Seen(joined[0], joined[1], joined[2], joined[3], joined[4] if len(joined) > 4 else None)
+
+
+def holdout_row(seen: Seen, target: Tensor, prefix: str) -> dict[str, float]:
+    """Accuracy, cross entropy and expected calibration error on a part that was not trained on."""
+    return {
+        f"{prefix}_accuracy": accuracy(seen.predicted, target),
+        f"{prefix}_cross_entropy": seen.cross_entropy.mean().item(),
+        f"{prefix}_ece": calibration_error(seen.confidence, seen.predicted == target),
+    }
+
+
+def training_row(seen: Seen, given: Tensor, clean: Tensor | None, num_classes: int) -> dict[str, Any]:
+    """How the training part is fitted.
+
+    With the truth known, as the paper's tables have it:
+
+        corrupted_accuracy, intact_accuracy    on the given labels, and on the true ones
+        fit_clean, fit_noisy                   on the given labels of the examples that are right, and that are wrong
+        p_clean, p_noisy                       mean p of the given label on each
+        weight_noisy                           the share of all weight that wrong labels get
+
+    Without it the same columns of the whole: corrupted_accuracy and p_mean. Always: p_histogram and
+    weight_histogram over 20 equal bins of p (as shares), and p_by_class by given label.
+    """
+    row: dict[str, Any] = {
+        "corrupted_accuracy": accuracy(seen.predicted, given),
+        "p_mean": seen.p.mean().item(),
+        "p_histogram": _histogram(seen.p, torch.ones_like(seen.p)),
+    }
+    if seen.weight is not None:
+        row["weight_histogram"] = _histogram(seen.p, seen.weight)
+    if num_classes <= MOST_CLASSES:
+        count = torch.bincount(given, minlength=num_classes)
+        total = torch.zeros(num_classes, dtype=torch.float64).index_add_(0, given, seen.p)
+        row["p_by_class"] = [
+            round(t / n, 6) if n else None for t, n in zip(total.tolist(), count.tolist(), strict=True)
+        ]
+    if clean is not None:
+        row["intact_accuracy"] = accuracy(seen.predicted, clean)
+        wrong = given != clean
+        for name, subset in (("clean", ~wrong), ("noisy", wrong)):
+            row[f"fit_{name}"] = accuracy(seen.predicted[subset], given[subset])
+            row[f"p_{name}"] = seen.p[subset].mean().item()
+            row[f"p_histogram_{name}"] = _histogram(seen.p[subset], torch.ones(int(subset.sum()), dtype=torch.float64))
+        if seen.weight is not None:
+            row["weight_noisy"] = (seen.weight[wrong].sum() / seen.weight.sum()).item()
+    return row
+
+
+def _histogram(p: Tensor, weight: Tensor) -> list[float]:
+    which = (p * BINS).long().clamp(0, BINS - 1)
+    counts = torch.zeros(BINS, dtype=torch.float64).index_add_(0, which, weight)
+    total = float(counts.sum())
+    if not math.isfinite(total) or total == 0:
+        return [0.0] * BINS
+    return [round(c / total, 6) for c in counts.tolist()]
