@@ -1,0 +1,146 @@
+"""Unbalanced training sets: labels -> the indices to keep, drawn at random, with the counts that came out.
+
+With the same seed a stronger imbalance keeps a subset of what a weaker one keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reweigh.noise.arguments import Labels, Seed, check_labels, expression, quota, random_source
+from reweigh.noise.corruption import label_hash
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """Which examples stay.
+
+    Args:
+        indices: sorted, so that the file's order is kept.
+        counts: how many stay of every class.
+        kind: the imbalance as an expression, such as "long_tail(factor=100.0)".
+        seed: None when the caller brought a generator.
+        hash: sha256 of `indices` as little-endian int64.
+    """
+
+    indices: Labels
+    counts: Labels
+    kind: str
+    seed: int | None
+    hash: str
+
+    def __repr__(self) -> str:
+        return f"Subset({self.kind}, counts={self.counts.tolist()}, hash={self.hash[:12]})"
+
+
+def ratio(
+    labels: npt.ArrayLike,
+    ratio: float,
+    minority: int | Sequence[int] = 0,
+    seed: Seed = 0,
+    num_classes: int | None = None,
+) -> Subset:
+    """Keep the other classes whole and of each minority class floor(largest other class / ratio).
+
+    Args:
+        labels: N class ids.
+        ratio: majority to minority, 1 or more.
+        minority: the class, or the classes, to thin out.
+        seed: of the draw, or the caller's generator.
+        num_classes: C; by default the largest label + 1.
+
+    IMDB at 10:1 is 12,500 positive reviews with 1,250 negative ones.
+
+    >>> ratio([0] * 10 + [1] * 10, 5, minority=0).counts.tolist()
+    [2, 10]
+    """
+    clean, classes = check_labels(labels, num_classes)
+    few = tuple(dict.fromkeys([minority] if isinstance(minority, int | np.integer) else minority))
+    if not few or len(few) >= classes or not all(0 <= c < classes for c in few):
+        raise ValueError(f"minority is {minority!r}; expected some, not all, of the classes 0 to {classes - 1}")
+    factor = _check_factor(ratio, "ratio")
+    counts = np.bincount(clean, minlength=classes)
+    wanted = counts.copy()
+    wanted[list(few)] = quota(np.delete(counts, few).max(), 1 / factor)
+    for c in few:
+        if wanted[c] > counts[c]:
+            raise ValueError(f"ratio is {factor:g}: it wants {wanted[c]} of class {c}, which has {counts[c]}")
+    return _keep(clean, wanted, expression("ratio", ratio=factor, minority=few), seed)
+
+
+def long_tail(labels: npt.ArrayLike, factor: float, seed: Seed = 0, num_classes: int | None = None) -> Subset:
+    """Class c keeps floor(n factor^(-c / (C - 1))), n the size of the largest class: an exponential tail.
+
+    Args:
+        labels: N class ids.
+        factor: largest over smallest class, 1 or more; a class with fewer examples keeps all it has.
+        seed: of the draw, or the caller's generator.
+        num_classes: C; by default the largest label + 1.
+
+    >>> long_tail(sorted([0, 1, 2] * 100), 100).counts.tolist()
+    [100, 10, 1]
+    """
+    clean, classes = check_labels(labels, num_classes)
+    factor = _check_factor(factor, "factor")
+    if classes < 2:
+        raise ValueError("labels has one class; a long tail needs two or more")
+    counts = np.bincount(clean, minlength=classes)
+    share = factor ** -(np.arange(classes) / (classes - 1))
+    wanted = np.minimum(counts, quota(counts.max() * share, 1))
+    return _keep(clean, wanted, expression("long_tail", factor=factor), seed)
+
+
+def step(
+    labels: npt.ArrayLike,
+    factor: float,
+    fraction: float = 0.5,
+    seed: Seed = 0,
+    num_classes: int | None = None,
+) -> Subset:
+    """The last round(fraction C) classes keep floor(n / factor), n the largest class; the others keep all.
+
+    Args:
+        labels: N class ids.
+        factor: large over small class, 1 or more.
+        fraction: of the classes that are small.
+        seed: of the draw, or the caller's generator.
+        num_classes: C; by default the largest label + 1.
+
+    >>> step(sorted([0, 1, 2, 3] * 100), 10).counts.tolist()
+    [100, 100, 10, 10]
+    """
+    clean, classes = check_labels(labels, num_classes)
+    factor = _check_factor(factor, "factor")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"fraction is {fraction}; expected a number from 0 to 1")
+    counts = np.bincount(clean, minlength=classes)
+    few = round(fraction * classes)
+    wanted = counts.copy()
+    wanted[classes - few :] = np.minimum(wanted[classes - few :], quota(counts.max(), 1 / factor))
+    return _keep(clean, wanted, expression("step", factor=factor, fraction=float(fraction)), seed)
+
+
+def _check_factor(factor: float, name: str) -> float:
+    if not (math.isfinite(factor) and factor >= 1):
+        raise ValueError(f"{name} is {factor}; expected 1 or more")
+    return float(factor)
+
+
+def _keep(clean: Labels, wanted: Labels, kind: str, seed: Seed) -> Subset:
+    """wanted[c] examples of every class, those with the smallest random scores."""
+    present = np.bincount(clean, minlength=len(wanted))
+    lost = np.flatnonzero((present > 0) & (wanted < 1))
+    if lost.size:
+        raise ValueError(f"{kind} leaves nothing of class {lost[0]}, which has {present[lost[0]]} examples")
+    rng, recorded = random_source(seed, "imbalance")
+    order = np.lexsort((rng.random(len(clean)), clean))
+    rank = np.arange(len(clean)) - (np.cumsum(present) - present)[clean[order]]
+    indices = np.sort(order[rank < wanted[clean[order]]]).astype(np.int64)
+    counts = np.bincount(clean[indices], minlength=len(wanted)).astype(np.int64)
+    indices.flags.writeable = counts.flags.writeable = False
+    return Subset(indices, counts, kind, recorded, label_hash(indices))
