@@ -23,6 +23,9 @@ _HOME = {
     ),
     "reweigh.direction": "margin unit_direction",
     "reweigh.criterion": "BinaryCriterion Criterion Stats inspect",
+    "reweigh.spec": "Run authors parse text",
+    "reweigh.run": "execute",
+    "reweigh.train.model": "load_model",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 _SUBMODULES = ("functional",)
@@ -38,6 +41,12 @@ if TYPE_CHECKING:
     from reweigh.density import *  # noqa: F403
     from reweigh.direction import margin as margin
     from reweigh.direction import unit_direction as unit_direction
+    from reweigh.run import execute as execute
+    from reweigh.spec import Run as Run
+    from reweigh.spec import authors as authors
+    from reweigh.spec import parse as parse
+    from reweigh.spec import text as text
+    from reweigh.train.model import load_model as load_model
     from reweigh.weighting import *  # noqa: F403
 
 
