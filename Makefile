@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check format clean
+.PHONY: demo test test-slow test-kill check format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,9 @@ test: check
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow --timeout 1800
+
+test-kill: $(READY)
+	REWEIGH_KILLS=$(or $(KILLS),1000) $(BIN)/pytest tests/run/test_kill.py --timeout 86400
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -179,12 +179,13 @@ def test_refusals(make: Any, message: str) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS)
 def test_on_a_gpu_the_same_without_waiting(augmentation: str) -> None:
     host, device = resident(augmentation), resident(augmentation, device="cuda")
     device.batch(0)
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         batch = device.batch(1)
     finally:
         torch.cuda.set_sync_debug_mode("default")
