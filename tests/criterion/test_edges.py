@@ -150,6 +150,12 @@ def test_nan_logits_propagate() -> None:
     assert grad_of(Criterion(CCE()), logits, torch.tensor([0, 0]))[0].isnan().all()
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_checked_mode_refuses_nan() -> None:
+    with torch.autograd.detect_anomaly(), pytest.raises(ValueError, match=r"got NaN at \(1, 0\)"):
+        Criterion(CCE())(torch.tensor([[1.0, 0.0], [math.nan, 0.0]]), torch.tensor([0, 0]))
+
+
 def test_inspect_tells_who_counts() -> None:
     logits = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
     target = torch.tensor([0, 1, 2, 3, 0, 1, 2, -100])

@@ -79,8 +79,12 @@ def read(
 
 
 def check_floating(logits: Tensor) -> None:
+    """Refuse logits that are no numbers; NaN among them only in torch's checked mode, as it costs a pass and a sync."""
     if not logits.is_floating_point():
         raise TypeError(f"logits must be floating point, got {logits.dtype}")
+    if torch.is_anomaly_enabled() and not holds(~logits.isnan()):
+        where = tuple(logits.isnan().nonzero()[0].tolist())
+        raise ValueError(f"logits must not be NaN under torch.autograd.detect_anomaly, got NaN at {where}")
 
 
 def check_indices(target: Tensor, positions: torch.Size, num_classes: int, ignore_index: int) -> None:

@@ -14,9 +14,10 @@ Parameter: TypeAlias = "float | Tensor"
 def holds(condition: Tensor) -> bool:
     """Whether all of `condition` is true, as far as it can be read without a device sync.
 
-    On an accelerator, in a compiled graph and inside `vmap` there is no value to look at; there it is taken on trust.
+    On an accelerator (but under `torch.autograd.detect_anomaly`), in a compiled graph and inside `vmap` there is no
+    value to look at; there it is taken on trust.
     """
-    if torch.compiler.is_compiling() or condition.device.type != "cpu":
+    if torch.compiler.is_compiling() or not (condition.device.type == "cpu" or torch.is_anomaly_enabled()):
         return True
     try:
         return bool(condition.all())
