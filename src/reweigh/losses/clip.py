@@ -1,0 +1,37 @@
+"""LogitClip: cross entropy of logits whose norm is bounded."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from reweigh.losses.loss import Loss
+from reweigh.spec.checks import number
+
+
+class LogitClip(Loss):
+    """LogitClip (Wei 2023), L = CE(z min(1, τ / |z|₂), y) <= log(1 + (C - 1) e^(√2 τ)); tested on the raw z.
+
+    τ is both the threshold and the norm after clipping, so that the map is continuous; the published program clips
+    beyond τ to 1/τ.
+
+    Args:
+        tau: τ > 0; large is cross entropy.
+
+    >>> LogitClip(1.0)(torch.tensor([[30.0, 40.0]]), torch.tensor([0])).item() == LogitClip(1.0)(
+    ...     torch.tensor([[0.6, 0.8]]), torch.tensor([0])).item()
+    True
+    """
+
+    def __init__(self, tau: float = 1.0, *, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.tau: float = number(0, above=True)("LogitClip's tau", tau)
+
+    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
+        factor = self.tau / norm.clamp_min(self.tau)
+        return functional.cross_entropy(logits * factor, target, reduction="none")
+
+    def settings(self) -> dict[str, object]:
+        return {"tau": self.tau}

@@ -1,0 +1,66 @@
+"""What every loss here is: one value per row of logits, reduced like a loss of torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from reweigh.direction import at_least_float32
+from reweigh.spec.checks import one_of
+from reweigh.weighting.parameter import holds
+
+
+class Loss(nn.Module, ABC):
+    """A loss of (N, C) logits and (N,) class indices that is computed in float32 or better, autocast or not.
+
+    Args:
+        reduction: "mean", "sum" or "none"; the mean of no rows is 0.
+    """
+
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__()
+        self.reduction: str = one_of("mean", "sum", "none")("reduction", reduction)
+
+    @abstractmethod
+    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        """(N,) losses of checked logits in float32 or float64."""
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss, a scalar or (N,)."""
+        check(logits, target)
+        with torch.autocast(logits.device.type, enabled=False):
+            values = self.rows(at_least_float32(logits), target.long())
+        if self.reduction == "none":
+            return values
+        return values.mean() if self.reduction == "mean" and len(values) else values.sum()
+
+    def settings(self) -> dict[str, object]:
+        """What `repr` shows."""
+        return {}
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+
+
+def check(logits: Tensor, target: Tensor) -> None:
+    """Refuse anything but floating (N, C) logits and (N,) class indices."""
+    if not logits.is_floating_point() or logits.ndim != 2:
+        raise ValueError(f"logits must be floating point (N, C), not {tuple(logits.shape)} of {logits.dtype}")
+    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
+        raise TypeError(f"target must hold class indices (integers), not {target.dtype}")
+    if target.shape != logits.shape[:1]:
+        raise ValueError(f"target must have the shape ({len(logits)},) of the rows, not {tuple(target.shape)}")
+    within = (target >= 0) & (target < logits.shape[1])
+    if not holds(within):
+        raise ValueError(f"target must be in [0, {logits.shape[1] - 1}], got {target[~within][0].item()}")
+
+
+def pick(table: Tensor, target: Tensor) -> Tensor:
+    """(N,) the entry of each row at its target.
+
+    >>> pick(torch.tensor([[1, 2], [3, 4]]), torch.tensor([1, 0]))
+    tensor([2, 3])
+    """
+    return table.gather(1, target[:, None]).squeeze(1)

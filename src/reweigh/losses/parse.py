@@ -1,0 +1,79 @@
+"""Losses from expressions: "BootstrapHard(0.8)", "Forward(symmetric(0.4))"."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy.typing as npt
+from torch import Tensor
+
+from reweigh.losses.clip import LogitClip
+from reweigh.losses.correction import Backward, Forward
+from reweigh.losses.full import Brier, FullMAE
+from reweigh.losses.loss import Loss
+from reweigh.losses.matrix import named_matrix
+from reweigh.losses.normalised import ANL_CE, NCE_AGCE, NCE_RCE
+from reweigh.losses.prior import BalancedSoftmax, LogitAdjustment
+from reweigh.losses.smoothing import BootstrapHard, BootstrapSoft, LabelSmoothing
+from reweigh.spec.expression import Expression, Value, nearest
+
+NAMES: Mapping[str, type[Loss]] = {
+    kind.__name__: kind
+    for kind in (
+        *(LabelSmoothing, BootstrapSoft, BootstrapHard, Forward, Backward, LogitAdjustment, BalancedSoftmax),
+        *(NCE_RCE, NCE_AGCE, ANL_CE, LogitClip, FullMAE, Brier),
+    )
+}
+"""Every loss that an expression can name."""
+
+
+def loss_from(expression: Expression, num_classes: int, class_counts: npt.ArrayLike | Tensor) -> Loss:
+    """The loss that an expression names; its schedules must have their values already.
+
+    Args:
+        expression: such as `parse("Forward(symmetric(0.4))")`.
+        num_classes: C.
+        class_counts: (C,) how often each given label occurs in training.
+
+    >>> from reweigh.spec import parse
+    >>> loss_from(parse("BootstrapHard(0.7)"), 10, [1] * 10)
+    BootstrapHard(beta=0.7)
+    >>> loss_from(parse("BootstrapHart(0.7)"), 10, [1] * 10)
+    Traceback (most recent call last):
+        ...
+    ValueError: no loss is called 'BootstrapHart'; did you mean 'BootstrapHard'?
+    """
+    if expression.name not in NAMES:
+        raise ValueError(f"no loss is called {expression.name!r}; {nearest(expression.name, list(NAMES))}")
+    kind = NAMES[expression.name]
+    given: dict[str, Any] = {"reduction": "mean"}
+    if issubclass(kind, LogitAdjustment):
+        given["class_counts"] = class_counts
+    loss: Loss = call(kind, expression, given, num_classes)
+    return loss
+
+
+def call(kind: Callable[..., Any], expression: Expression, given: Mapping[str, Any], num_classes: int) -> Any:
+    """`kind` with the arguments of an expression and `given` ones, which the expression may not name.
+
+    Named matrices become matrices; any other name or schedule in a value is refused.
+    """
+    signature = inspect.signature(kind)
+    names = [name for name in signature.parameters if name not in given]
+    arguments = {key: _argument(expression, key, value, num_classes) for key, value in expression.bind(names).kwargs}
+    required = [name for name in names if signature.parameters[name].default is inspect.Parameter.empty]
+    missing = [name for name in required if name not in arguments]
+    if missing:
+        raise ValueError(f"{expression}: {expression.name} needs {' and '.join(missing)}")
+    shared = {name: value for name, value in given.items() if name in signature.parameters}
+    return kind(**shared, **arguments)
+
+
+def _argument(whole: Expression, key: str, value: Value, num_classes: int) -> Any:
+    if not isinstance(value, Expression):
+        return value
+    if key != "T":
+        raise ValueError(f"{whole}: {key} must be a plain value, not {value}")
+    return named_matrix(value, num_classes)

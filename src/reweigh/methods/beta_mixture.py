@@ -1,0 +1,66 @@
+"""A mixture of two Beta distributions on [0, 1] by EM with weighted moments (Arazo 2019)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_FLOOR = 1e-12
+POINTS = 100
+
+
+class BetaMixture(NamedTuple):
+    """Parameters (2,) of the clean (first) and the noisy component, in float64."""
+
+    a: Tensor
+    b: Tensor
+    weight: Tensor
+
+    def likelihoods(self, x: Tensor) -> Tensor:
+        """(2, N) weight x density."""
+        x = x.double().clamp(1e-4, 1 - 1e-4)
+        a, b = self.a[:, None], self.b[:, None]
+        log_norm = torch.lgamma(a + b) - torch.lgamma(a) - torch.lgamma(b)
+        return self.weight[:, None] * (log_norm + (a - 1) * x.log() + (b - 1) * (1 - x).log()).exp()
+
+    def noisy(self, x: Tensor) -> Tensor:
+        """(N,) posterior of the noisy component."""
+        likelihoods = self.likelihoods(x)
+        return likelihoods[1] / (likelihoods.sum(0) + _FLOOR)
+
+    def table(self) -> Tensor:
+        """The posterior on 100 points of [0, 1], constant from its maximum on, so that the tail does not fall."""
+        values = self.noisy(torch.linspace(0, 1, POINTS, dtype=torch.float64))
+        top = int(values.argmax())
+        values[top:] = values[top]
+        return values
+
+
+def fit(x: Tensor, iterations: int = 10) -> BetaMixture:
+    """EM from Beta(1, 2) and Beta(2, 1); the component with the smaller mean is the clean one.
+
+    By weighted moments: a = μ (μ (1 - μ) / s² - 1), b = a (1 - μ) / μ.
+
+    Args:
+        x: (N,) losses scaled to [0, 1].
+        iterations: of EM.
+    """
+    x = x.detach().double().cpu().clamp(1e-4, 1 - 1e-4)
+    mixture = BetaMixture(*(torch.tensor(pair, dtype=torch.float64) for pair in ([1.0, 2.0], [2.0, 1.0], [0.5, 0.5])))
+    for _ in range(iterations):
+        share = mixture.likelihoods(x).clamp_min(_FLOOR)
+        share = share / share.sum(0)
+        total = share.sum(1)
+        mean = (share * x).sum(1) / total
+        variance = (share * (x - mean[:, None]).square()).sum(1) / total
+        a = (mean * (mean * (1 - mean) / variance.clamp_min(_FLOOR) - 1)).clamp_min(1e-6)
+        mixture = BetaMixture(a, a * (1 - mean) / mean, total / total.sum())
+    means = mixture.a / (mixture.a + mixture.b)
+    return BetaMixture(*(part.flip(0) for part in mixture)) if means[0] > means[1] else mixture
+
+
+def look_up(table: Tensor, x: Tensor) -> Tensor:
+    """The table's value at int(100 x), clamped to [1e-4, 1 - 1e-4]."""
+    return table[(POINTS * x).long().clamp(0, POINTS - 1)].clamp(1e-4, 1 - 1e-4)

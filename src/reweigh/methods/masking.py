@@ -1,0 +1,127 @@
+"""Masking (Han 2018): a noise channel whose structure a person prescribes and an adversary enforces."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from reweigh.batches import Batch
+from reweigh.methods.protocol import Context
+from reweigh.methods.s_adaptation import channel_losses
+from reweigh.methods.structure import (
+    Critic,
+    Generator,
+    anchors,
+    checked_mask,
+    confusion,
+    draw_noise,
+    pretrain,
+    softened,
+)
+from reweigh.methods.teaching import Teaching, logits_of, row_losses, starting_epoch
+from reweigh.spec.checks import integer, number, one_of
+from reweigh.streams import generator
+
+
+class Masking(Teaching):
+    """L = -log (p S)_y through a generated matrix S per example, whose structure must pass for the prescribed mask.
+
+    After `warm_up` epochs of cross entropy, the generator is trained to match a transition matrix estimated from the
+    classifier. Then, in each iteration: one RMSProp step of generator and classifier on L - D(S'), five of the critic D
+    on D(S') - D(mask), and the run's optimiser on L; S' is S made nearly 0 or 1. An average of the weights over
+    iterations predicts.
+
+    Left out are the published division of the adversaries' rate by 10 when the classifier's falls below it, and the
+    critic's weight clipping, which the published program builds and never runs; `clip` does it.
+
+    Args:
+        mask: C x C, 1 where a label i may become j.
+        warm_up: epochs of cross entropy.
+        lr: of generator and critic.
+        estimate: "confusion" (soft) or "anchor".
+        pretrain: iterations of the generator's own training.
+        clip: bound on the critic's weights, or None.
+        average: decay of the average that predicts.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("generator", "critic", "rms_g", "rms_d", "mean_net", "begun")
+
+    def __init__(
+        self,
+        context: Context,
+        mask: Any,
+        warm_up: int = 10,
+        lr: float = 1e-5,
+        estimate: str = "confusion",
+        pretrain: int = 10_000,
+        clip: float | None = None,
+        average: float = 0.9999,
+    ) -> None:
+        super().__init__(context)
+        self.mask = checked_mask(mask, context.num_classes).to(context.device)
+        self.warm_up = starting_epoch(context, "Masking's warm_up", warm_up)
+        self.estimate: str = one_of("confusion", "anchor")("Masking's estimate", estimate)
+        self.pretrain: int = integer(0)("Masking's pretrain", pretrain)
+        self.clip: float | None = None if clip is None else number(0, above=True)("Masking's clip", clip)
+        self.average: float = number(0, 1, below=True)("Masking's average", average)
+        rate: float = number(0, above=True)("Masking's lr", lr)
+        draws = generator(context.seed, "masking")
+        self.generator = Generator(context.num_classes, draws).to(context.device)
+        self.critic = Critic(context.num_classes, draws).to(context.device)
+        self.rms_g = torch.optim.RMSprop([*self.generator.parameters(), *self.net.parameters()], lr=rate)
+        self.rms_d = torch.optim.RMSprop(self.critic.parameters(), lr=rate)
+        self.mean_net: nn.Module = deepcopy(self.net)
+        self.begun = False
+
+    def loss(self, batch: Batch, step: int) -> Tensor:
+        if step // self.context.epoch < self.warm_up:
+            return row_losses(self.net(batch.inputs), batch.target).mean()
+        if not self.begun:
+            self.begin()
+        self.follow()
+        draws = generator(self.context.seed, "masking", step + 1)
+        log_s = self.generator(draw_noise(len(batch.target), draws, self.context.device))
+        through = channel_losses(self.net(batch.inputs), log_s, batch.target).mean()
+        self.rms_g.zero_grad()
+        (through - self.critic(softened(log_s.exp()))).backward()
+        self.rms_g.step()
+        with torch.no_grad():
+            log_s = self.generator(draw_noise(len(batch.target), draws, self.context.device))
+        for _ in range(5):
+            self.criticise(softened(log_s.exp()))
+        self.rms_g.zero_grad()  # the run's optimiser must not see the adversary's gradients
+        return channel_losses(self.net(batch.inputs), log_s, batch.target).mean()
+
+    def criticise(self, structure: Tensor) -> None:
+        """One step of the critic."""
+        self.rms_d.zero_grad()
+        (self.critic(structure) - self.critic(self.mask[None])).backward()
+        self.rms_d.step()
+        if self.clip is not None:
+            with torch.no_grad():
+                for parameter in self.critic.parameters():
+                    parameter.clamp_(-self.clip, self.clip)
+
+    def begin(self) -> None:
+        """Estimate the channel, teach it to the generator, and start the average at the present weights."""
+        logits, target, _ = logits_of(self.net, self.context.batches.evaluation())
+        matrix = confusion(logits, target) if self.estimate == "confusion" else anchors(logits)
+        pretrain(self.generator, matrix, generator(self.context.seed, "masking pretraining"), self.pretrain)
+        self.mean_net.load_state_dict(self.net.state_dict())
+        self.begun = True
+        self.predictor = self.mean_net
+
+    def follow(self) -> None:
+        """Move the average towards the weights the last step left; statistics of norms are copied."""
+        with torch.no_grad():
+            for mean, now in zip(self.mean_net.parameters(), self.net.parameters(), strict=True):
+                mean.lerp_(now, 1 - self.average)
+            for kept, current in zip(self.mean_net.buffers(), self.net.buffers(), strict=True):
+                kept.copy_(current)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.predictor = self.mean_net if self.begun else self.net

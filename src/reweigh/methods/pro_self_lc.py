@@ -1,0 +1,49 @@
+"""ProSelfLC (Wang 2021): trust in the model's own prediction grows with time and with its confidence."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from reweigh.batches import Batch
+from reweigh.direction import at_least_float32
+from reweigh.losses.loss import pick
+from reweigh.methods.protocol import Context
+from reweigh.methods.teaching import Teaching
+from reweigh.spec.checks import flag, number
+
+
+class ProSelfLC(Teaching):
+    """Cross entropy with the target (1 - ε) e_y + ε p, ε = g(t) l(p).
+
+    g(t) = 1 / (1 + exp(-B (t / Γ - transit))) over Γ iterations, l(p) = 1 - H(p) / log C; ε carries no gradient.
+
+    Args:
+        B: steepness of g; 8 to 16 were searched, smaller is better at higher noise.
+        transit: the part of training at which g = 1/2.
+        detach: take p in the target as a constant; the published program does not, so that it lowers the entropy too.
+    """
+
+    def __init__(self, context: Context, B: float = 10.0, transit: float = 0.5, detach: bool = False) -> None:
+        super().__init__(context)
+        self.B: float = number(0)("ProSelfLC's B", B)
+        self.transit: float = number(0, 1)("ProSelfLC's transit", transit)
+        self.detach = flag("ProSelfLC's detach", detach)
+
+    def loss(self, batch: Batch, step: int) -> Tensor:
+        log_p = at_least_float32(self.net(batch.inputs)).log_softmax(1)
+        trust = own_trust(log_p.detach(), step / self.context.total, self.B, self.transit)
+        p = log_p.detach().exp() if self.detach else log_p.exp()
+        return -((1 - trust) * pick(log_p, batch.target) + trust * (p * log_p).sum(1)).mean()
+
+
+def own_trust(log_p: Tensor, time: float, B: float, transit: float = 0.5) -> Tensor:
+    """(B,) ε = g(t) l(p).
+
+    >>> import torch
+    >>> own_trust(torch.tensor([[0.7, 0.2, 0.1]]).log(), 0.75, 10.0)
+    tensor([0.2497])
+    """
+    entropy = -(log_p.exp() * log_p).sum(1)
+    return (1 - entropy / math.log(log_p.shape[1])).clamp_min(0) / (1 + math.exp(-B * (time - transit)))

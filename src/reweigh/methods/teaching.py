@@ -1,0 +1,96 @@
+"""What most methods share: one net, no weights to show, and state that is a few attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from reweigh.batches import Batch
+from reweigh.direction import at_least_float32
+from reweigh.methods.protocol import Context
+from reweigh.spec.checks import integer
+
+
+class Teaching:
+    """A `Method` but for its loss: the context's net is taught and predicts.
+
+    `kept` names the attributes that a checkpoint needs: tensors, numbers, texts, None and lists or dicts of them, or
+    anything with a state dict of its own.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    trainable: nn.Module
+    predictor: nn.Module
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.net = self.trainable = self.predictor = context.net
+
+    def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
+        return None
+
+    def epoch_end(self, epoch: int) -> None:
+        pass
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: _written(getattr(self, name)) for name in self.kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name in self.kept:
+            own, saved = getattr(self, name), state[name]
+            if hasattr(own, "load_state_dict"):
+                own.load_state_dict(saved)
+            else:
+                setattr(self, name, saved.to(self.context.device) if isinstance(saved, Tensor) else saved)
+
+
+def _written(value: Any) -> Any:
+    return value.state_dict() if hasattr(value, "state_dict") else value
+
+
+def starting_epoch(context: Context, name: str, epoch: int) -> int:
+    """A whole number of epochs after which a method begins to differ, within the run: else it never would."""
+    start: int = integer(0)(name, epoch)
+    if start * context.epoch >= context.total:
+        raise ValueError(f"{name} is {start} epochs, but the run has {context.total / context.epoch:g}")
+    return start
+
+
+def row_losses(logits: Tensor, target: Tensor) -> Tensor:
+    """(B,) cross entropies in float32 or better."""
+    return functional.cross_entropy(at_least_float32(logits), target, reduction="none")
+
+
+def counts_for(v: Tensor, losses: Tensor) -> Tensor:
+    """v 2 (1 - p): how much an example with weight v on its cross entropy counts, p = exp(-loss)."""
+    return -2 * v * (-losses).expm1()
+
+
+@contextmanager
+def evaluating(net: nn.Module) -> Iterator[None]:
+    """No gradients, and the net in evaluation mode, for as long as the block lasts."""
+    was = net.training
+    net.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        net.train(was)
+
+
+def logits_of(net: nn.Module, batches: Iterable[Batch]) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits (N, C) in evaluation mode, targets and indices of all examples of `batches`."""
+    with evaluating(net):
+        parts = [(at_least_float32(net(batch.inputs)), batch.target, batch.index) for batch in batches]
+    logits, targets, index = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    return logits, targets, index
+
+
+def snapshot(net: nn.Module) -> dict[str, Tensor]:
+    """A copy of the net's state dict that further training does not change."""
+    return {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}

@@ -1,0 +1,88 @@
+"""A small problem, a context around it, and the plainest loop that a method can live in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from reweigh.batches import Resident, Shuffled
+from reweigh.methods import Context, Method, method_from
+from reweigh.nets import build
+from reweigh.noise import symmetric
+from reweigh.spec import parse
+from reweigh.streams import generator
+
+CLASSES, FEATURES, EPOCHS, BATCH, PER_EPOCH = 4, 6, 6, 32, 5
+
+
+def blobs(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    means = 2 * np.random.default_rng(0).normal(size=(CLASSES, FEATURES))
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % CLASSES
+    return (means[labels] + rng.normal(size=(n, FEATURES))).astype(np.float32), labels
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """The tensors here are too small to share between threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def make_context() -> Callable[..., Context]:
+    """Gaussian blobs with 40 % symmetric noise and an MLP; `trusted=True` adds 40 clean examples."""
+
+    def make(trusted: bool = True, rate: float = 0.4, net: str = "mlp-16", total: int = EPOCHS * PER_EPOCH) -> Context:
+        def new_net(stream: str) -> nn.Module:
+            return build(net, CLASSES, FEATURES, generator=generator(3, stream))
+
+        inputs, clean = blobs(BATCH * PER_EPOCH, seed=1)
+        labels = symmetric(clean, rate, seed=2).labels
+        aside, right = blobs(40, seed=4)
+        return Context(
+            net=new_net("initial"),
+            new_net=new_net,
+            batches=Resident(inputs, labels, order=Shuffled(len(labels), BATCH, seed=5)),
+            labels=labels,
+            num_classes=CLASSES,
+            total=total,
+            epoch=PER_EPOCH,
+            trusted=Resident(aside, right) if trusted else None,
+            seed=3,
+            device=torch.device("cpu"),
+        )
+
+    return make
+
+
+@pytest.fixture
+def make_method(make_context: Callable[..., Context]) -> Callable[..., Any]:
+    """The method of an expression, in a context of its own."""
+    return lambda text, **settings: method_from(parse(text), make_context(**settings))
+
+
+@pytest.fixture
+def train() -> Callable[..., None]:
+    """Run iterations [start, stop) as the training loop does."""
+
+    def run(method: Method, optimiser: torch.optim.Optimizer, context: Context, start: int, stop: int) -> None:
+        for step in range(start, stop):
+            method.trainable.train()
+            loss = method.loss(context.batches.batch(step), step)
+            assert loss.ndim == 0
+            assert loss.isfinite()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            if (step + 1) % context.epoch == 0:
+                method.epoch_end(step // context.epoch)
+
+    return run

@@ -1,0 +1,135 @@
+"""Methods that watch the training: mixture models of losses, intrinsic dimension."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, one_hot
+
+from reweigh.losses import BootstrapHard
+from reweigh.methods import Context
+from reweigh.methods.beta_mixture import fit, look_up
+from reweigh.methods.d2l import D2L, trust
+from reweigh.methods.dynamic_bootstrap import MDDYRSH, MDYRH, bootstrapped, mixup_loss, spread
+from reweigh.methods.lid import intrinsic_dimension, turns
+
+MakeContext = Callable[..., Context]
+
+
+def test_beta_mixture_golden() -> None:
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(np.concatenate((rng.beta(2, 12, 6000), rng.beta(10, 4, 4000))))
+    mixture = fit(x)
+    assert mixture.a.tolist() == pytest.approx([0.667, 5.083], abs=5e-4)
+    assert mixture.b.tolist() == pytest.approx([2.553, 2.154], abs=5e-4)
+    assert mixture.weight.tolist() == pytest.approx([0.667, 0.333], abs=5e-4)
+    right = (mixture.noisy(x) > 0.5) == (torch.arange(10_000) >= 6000)
+    assert right.double().mean().item() == pytest.approx(0.979, abs=2e-3)
+    table = mixture.table()
+    lowest, highest = int(table.argmin()), int(table.argmax())
+    assert (table[lowest:].diff() >= 0).all()
+    assert (table[highest:] == table.max()).all()
+    found = look_up(table, torch.tensor([-3.0, 0.505, 7.0]))
+    torch.testing.assert_close(found, table[[0, 50, 99]].clamp(1e-4, 1 - 1e-4))
+
+
+def test_beta_mixture_survives_what_is_not_a_mixture() -> None:
+    for x in (torch.full((50,), 0.3), torch.linspace(0, 1, 50), torch.tensor([0.0, 1.0] * 20)):
+        mixture = fit(x)
+        assert all(part.isfinite().all() for part in mixture)
+        means = mixture.a / (mixture.a + mixture.b)
+        assert means[0] <= means[1] + 1e-9
+
+
+def test_bootstrapped_mixup_limits() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(8, 4, generator=generator)
+    target, guess = torch.randint(4, (2, 8), generator=generator)
+    order = torch.randperm(8, generator=generator)
+    never, always = torch.zeros(8), torch.ones(8)
+    plain = mixup_loss(logits, target, order, 0.3)
+    torch.testing.assert_close(bootstrapped(logits, target, guess, never, order, 0.3), plain)
+    own = mixup_loss(logits, guess, order, 0.3)
+    torch.testing.assert_close(bootstrapped(logits, target, guess, always, order, 0.3), own)
+    soft = one_hot(guess, 4).float()
+    torch.testing.assert_close(bootstrapped(logits, target, soft, always, order, 0.3), own)
+    torch.testing.assert_close(mixup_loss(logits, target, order, 1.0), cross_entropy(logits, target))
+    assert spread(torch.zeros(5, 4)).item() == pytest.approx(0, abs=1e-6)
+    p = logits.softmax(1).mean(0)
+    torch.testing.assert_close(spread(logits), (0.25 * (0.25 / p).log()).sum())
+
+
+def test_dynamic_bootstrap_schedule(make_context: MakeContext) -> None:
+    context = make_context()
+    method = MDYRH(context, warm_up=2)
+    method.epoch_end(0)
+    assert method.table is None
+    method.epoch_end(1)
+    assert method.table is not None
+    assert method.high > method.low
+    batch = context.batches.batch(0)
+    w = method.wrong(batch)
+    losses = cross_entropy(context.net(batch.inputs), batch.target, reduction="none")
+    assert w[losses.argmax()] >= w[losses.argmin()]
+    cooling = MDDYRSH(context, warm_up=1, soft_from=3, cooling=89)
+    assert cooling.temperature(3) == 1
+    assert cooling.temperature(3 + 88) == pytest.approx(0.001)
+    assert cooling.temperature(500) == pytest.approx(0.001)
+    share, order = method.draw(32, 7)
+    assert 0.2 < share < 0.8
+    assert order.sort().values.tolist() == list(range(32))
+
+
+@pytest.mark.parametrize("dimension", [2, 5])
+def test_intrinsic_dimension_of_a_cube(dimension: int) -> None:
+    generator = torch.Generator().manual_seed(dimension)
+    cube = torch.rand(2000, dimension, generator=generator)
+    embedded = cube @ torch.linalg.qr(torch.randn(64, dimension, generator=generator)).Q.T
+    assert intrinsic_dimension(embedded, 20).mean().item() == pytest.approx(dimension, rel=0.15)
+    assert intrinsic_dimension(torch.zeros(30, 3), 20).isfinite().all()
+
+
+def test_turning_point() -> None:
+    falling = [20 * 0.9**epoch for epoch in range(20)]
+    assert not any(turns(falling[: epoch + 1], start=0) for epoch in range(20))
+    turned = [5.0, 4.9, 5.1, 5.0, 4.9, 5.0, 5.1, 5.0, 4.9, 6.0]
+    assert [turns(turned[: epoch + 1], start=3) for epoch in range(10)] == [False] * 9 + [True]
+    assert not turns(turned, start=5)
+
+
+def test_d2l_goes_back_and_trusts_less(make_context: MakeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_context()
+    method = D2L(context, start=0, window=2, k=5)
+    series = iter([5.0, 4.0, 3.0, 9.0, 3.0])
+    monkeypatch.setattr(method, "dimension", lambda epoch: next(series))
+    batch = context.batches.batch(0)
+    torch.testing.assert_close(method.loss(batch, 0), cross_entropy(context.net(batch.inputs), batch.target))
+    marks = []
+    for epoch in range(3):
+        marks.append(context.net.classifier.bias.detach().clone())
+        with torch.no_grad():
+            context.net.classifier.bias += 1
+        method.epoch_end(epoch)
+    assert method.turned
+    torch.testing.assert_close(context.net.classifier.bias.detach(), marks[2])  # as it was when epoch 2 began
+    assert method.alpha == pytest.approx(math.exp(-3 / 6 * 9 / 3))
+    value = BootstrapHard(method.alpha)(context.net(batch.inputs), batch.target)
+    torch.testing.assert_close(method.loss(batch, 15), value)
+    method.epoch_end(3)
+    assert method.alpha == pytest.approx(math.exp(-4 / 6))
+    path = [trust(epoch / 10, [4.0] * (epoch + 1)) for epoch in range(10)]
+    assert all(a >= b for a, b in pairwise(path))
+
+
+def test_d2l_sample_is_fresh_and_unaugmented(make_context: MakeContext) -> None:
+    method = D2L(make_context(), start=0, k=5)
+    rows = {tuple(row) for batch in method.context.batches.evaluation() for row in batch.inputs.tolist()}
+    first, second = method.sample(0), method.sample(1)
+    assert {tuple(row) for row in first.tolist()} <= rows
+    assert not torch.equal(first, second)
+    assert torch.equal(first, method.sample(0))
