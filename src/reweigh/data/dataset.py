@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +104,14 @@ class Part:
         return whole.digest()
 
 
+class Column(NamedTuple):
+    """A feature column of a table, and how its numbers became inputs: (x - mean) / std."""
+
+    name: str
+    mean: float
+    std: float
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A classification data set: what to train on, what to test on, and what the label numbers mean.
@@ -115,6 +123,7 @@ class Dataset:
         class_names: label id -> name; two or more, all different.
         groups: class id -> group id (superclasses), or None.
         holdout: what the test part is: `"test"`, or `"noisy hold-out"` when it was split off the user's data.
+        columns: of a table of features, what new rows must have and how they are scaled; else None.
 
     >>> part = Part(np.zeros((2, 8, 8, 3), np.uint8), np.array([1, 0]))
     >>> Dataset("toy", part, part, ("cat", "dog"))
@@ -127,6 +136,7 @@ class Dataset:
     class_names: tuple[str, ...]
     groups: tuple[int, ...] | None = None
     holdout: str = TEST
+    columns: tuple[Column, ...] | None = None
 
     def __post_init__(self) -> None:
         names = self.class_names

@@ -115,12 +115,12 @@ def _part(path: Path, arrays: Arrays, x: str, y: str) -> Part:
         if name not in arrays:
             raise DataError(f"{path}: array {name!r} is missing")
     try:
-        return Part(_inputs(arrays[x], x), _labels(arrays[y], y))
+        return Part(as_inputs(arrays[x], x), _labels(arrays[y], y))
     except (DataError, TypeError) as error:
         raise DataError(f"{path}: {x} and {y}: {error}") from error
 
 
-def _inputs(array: NDArray[Any], name: str) -> Inputs:
+def as_inputs(array: NDArray[Any], name: str) -> Inputs:
     if array.ndim == 2 and array.dtype.kind in "biuf":
         with np.errstate(over="ignore"):
             return array.astype(np.float32)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from reweigh.data.dataset import NOISY_HOLDOUT, TEST, Dataset, Labels, Part
+from reweigh.data.dataset import NOISY_HOLDOUT, TEST, Column, Dataset, Labels, Part
 from reweigh.data.source.columns import Table, read
 from reweigh.data.split import Indices, noisy_holdout
 from reweigh.errors import DataError
@@ -58,9 +58,21 @@ def load(
         kept, held = noisy_holdout(str(path), labels, seed)
     else:
         kept, held = np.split(np.arange(len(labels)), [len(parts[0])])
-    whole = Part(raw if isinstance(raw, tuple) else _standardise(first.path, columns, raw, kept), labels)
     holdout = NOISY_HOLDOUT if test is None else TEST
-    return Dataset(first.path.stem, whole.take(kept), whole.take(held), class_names, holdout=holdout)
+    scaled = None if isinstance(raw, tuple) else _scales(first.path, columns, raw, kept)
+    whole = Part(raw if isinstance(raw, tuple) else standardise(raw, scaled or ()), labels)
+    return Dataset(first.path.stem, whole.take(kept), whole.take(held), class_names, holdout=holdout, columns=scaled)
+
+
+def standardise(values: Numbers, columns: Sequence[Column]) -> NDArray[np.float32]:
+    """Rows of numbers as inputs, in float64 until the end.
+
+    >>> standardise(np.array([[1700000001.0]]), [Column("time", 1.7e9, 2.0)])
+    array([[0.5]], dtype=float32)
+    """
+    mean, std = np.array([c.mean for c in columns]), np.array([c.std for c in columns])
+    scaled: NDArray[np.float32] = ((values - mean) / std).astype(np.float32)
+    return scaled
 
 
 def _require(table: Table, *names: str) -> None:
@@ -98,13 +110,14 @@ def _matrix(tables: Sequence[Table], columns: Sequence[str]) -> Numbers:
     return np.concatenate([np.column_stack([table.numbers(name) for name in columns]) for table in tables])
 
 
-def _standardise(path: Path, columns: Sequence[str], values: Numbers, kept: Indices) -> NDArray[np.float32]:
-    """Zero mean and unit deviation over the rows `kept`, in float64 until the end."""
+def _scales(path: Path, columns: Sequence[str], values: Numbers, kept: Indices) -> tuple[Column, ...]:
+    """Mean and deviation over the rows `kept`; a column that is constant there has deviation 1."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean, std = values[kept].mean(axis=0), values[kept].std(axis=0)
         constant = values[kept].min(axis=0) == values[kept].max(axis=0)  # where rounding may leave std > 0
-        scaled: NDArray[np.float32] = ((values - mean) / np.where(constant, 1.0, std)).astype(np.float32)
-    for name, good in zip(columns, np.isfinite(scaled).all(axis=0) & np.isfinite(std), strict=True):
-        if not good:
+        std = np.where(constant, 1.0, std)
+        good = np.isfinite(((values - mean) / std).astype(np.float32)).all(axis=0) & np.isfinite(std)
+    for name, fits in zip(columns, good, strict=True):
+        if not fits:
             raise DataError(f"{path}: column {name!r} has values too large to standardise")
-    return scaled
+    return tuple(Column(*column) for column in zip(columns, mean.tolist(), std.tolist(), strict=True))

@@ -1,0 +1,1 @@
+"""Emphasis densities to look at: in a terminal, as SVG, as PNG."""

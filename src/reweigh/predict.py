@@ -1,0 +1,187 @@
+"""A trained model on new inputs: the same reading, normalising and cropping as when it was evaluated in training.
+
+predictions = predict("runs/.../model", "holiday-photos/")
+[predictions.class_names[k] for k in predictions.classes]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from reweigh.data import npz
+from reweigh.data.dataset import Dataset, Inputs, Part
+from reweigh.data.registry import TABLES
+from reweigh.data.source.columns import Table, read
+from reweigh.data.source.images import Files
+from reweigh.data.source.text import read_lines
+from reweigh.data.table import standardise
+from reweigh.errors import DataError
+from reweigh.run.material import Material, readable
+from reweigh.run.parts import autocast_of, batches_of, device_of
+from reweigh.spec import Run
+from reweigh.train.model import Card, load_model
+
+BATCH = 256
+
+
+class Predictions(NamedTuple):
+    """What a model says of N examples.
+
+    Attributes:
+        examples: N names: files relative to their folder, or rows counted from 1.
+        classes: (N,) int64, the most probable class.
+        probabilities: (N, C) float64.
+        class_names: class id -> name.
+    """
+
+    examples: tuple[str, ...]
+    classes: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    class_names: tuple[str, ...]
+
+    @property
+    def p(self) -> NDArray[np.float64]:
+        """(N,), the probability of the predicted class."""
+        best: NDArray[np.float64] = self.probabilities.max(axis=1)
+        return best
+
+
+def predict(
+    model: str | os.PathLike[str],
+    inputs: str | os.PathLike[str],
+    which: Literal["final", "best"] = "final",
+    *,
+    device: str = "auto",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Predictions:
+    """Classes and probabilities for what lies at `inputs`.
+
+    Args:
+        model: the folder of a model.
+        inputs: a folder of images, at any depth, or one image; an `.npz` with one array of images or features; a
+            `.csv`, `.tsv` or `.parquet` table with the columns the model was trained on, in any order and among
+            others; for a model of texts also a `.txt` with one text per line.
+        which: the final model, or the best where it was kept.
+        device: where to compute; "auto" is a GPU where there is one.
+        progress: called with (examples done, examples).
+
+    Raises:
+        DataError: the model or an input cannot be read, or does not fit the model; the message says what.
+    """
+    net, card = load_model(model, which)
+    run = card.run or Run(data="inputs", net=card.net, weighting="CCE")  # says no more than the card does
+    place = device_of(replace(run, device=device))
+    examples, part = _read(Path(inputs), card, run)
+    part = readable(Dataset("inputs", part, part, card.class_names), run).train
+    _check_shape(Path(inputs), part, card)
+    material = Material(Dataset("inputs", part, part, card.class_names), part, None, None, None, card.normalisation, "")
+    batches = batches_of(run, part, material, place, order=None)
+    net, autocast = net.to(place), autocast_of(run, place)
+    rows: list[torch.Tensor] = []
+    with torch.no_grad():
+        for batch in batches.evaluation(BATCH):
+            with autocast():
+                logits = net(batch.inputs)
+            rows.append(logits.double().softmax(1).cpu())
+            progress(sum(map(len, rows)), len(part))
+    probabilities = torch.cat(rows).numpy()
+    return Predictions(examples, probabilities.argmax(axis=1), probabilities, card.class_names)
+
+
+def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part]:
+    """The names of the examples, and the examples, as a loader of training data would give them."""
+    inputs: Inputs
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        inputs = _array(path)
+    elif suffix in TABLES or suffix == ".txt":
+        inputs = _texts(path, run) if _reads_text(run) else _columns(path, card)
+    else:
+        files = _files(path)
+        inputs = files if card.kind == "files" else files.array(_image_size(path, card, run))
+        if card.kind == "files":
+            files.check()
+        return files.names, _part(inputs)
+    return tuple(str(i + 1) for i in range(len(inputs))), _part(inputs)
+
+
+def _part(inputs: Inputs) -> Part:
+    if not len(inputs):
+        raise DataError("there is nothing to predict: no examples")
+    return Part(inputs, np.zeros(len(inputs), dtype=np.int64))
+
+
+def _files(path: Path) -> Files:
+    if path.is_file():
+        return Files(path.parent, (path.name,))
+    if not path.is_dir():
+        raise DataError(f"{path}: no such file or folder")
+    found = (file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file())
+    names = tuple(name.as_posix() for name in found if not any(part.startswith(".") for part in name.parts))
+    if not names:
+        raise DataError(f"{path}: no images in this folder")
+    return Files(path, names)
+
+
+def _image_size(path: Path, card: Card, run: Run) -> tuple[int, int]:
+    if card.kind == "images":
+        return card.shape[1], card.shape[2]
+    if run.image_size is not None:
+        return run.image_size, run.image_size
+    raise DataError(f"{path}: images, but the model reads {card.shape[0]} features; expected a table or an .npz")
+
+
+def _array(path: Path) -> Inputs:
+    """The one array of inputs in a file; arrays of labels and class names beside it are passed over."""
+    arrays = npz.read(path)
+    known = {name for keys in npz.KEYS for name in (keys[0], keys[2])}
+    found = [name for name in arrays if name in known] or [name for name in arrays if arrays[name].ndim > 1]
+    if len(found) != 1:
+        raise DataError(f"{path}: expected one array of inputs among {', '.join(arrays) or 'none'}, not {len(found)}")
+    return npz.as_inputs(arrays[found[0]], found[0])
+
+
+def _reads_text(run: Run) -> bool:
+    return run.text_column is not None or (run.data == "imdb" and run.text_vectors == "hashed")
+
+
+def _texts(path: Path, run: Run) -> tuple[str, ...]:
+    if path.suffix.lower() == ".txt":
+        return tuple(read_lines(path))
+    table, column = read(path), run.text_column or "text"
+    _require(table, [column])
+    return tuple(table.strings(column))
+
+
+def _columns(path: Path, card: Card) -> NDArray[np.float32]:
+    if card.columns is None or path.suffix.lower() == ".txt":
+        raise DataError(
+            f"{path}: {'texts' if path.suffix == '.txt' else 'a table'}, which the model was not trained on"
+        )
+    table = read(path)
+    _require(table, [column.name for column in card.columns])
+    return standardise(np.column_stack([table.numbers(column.name) for column in card.columns]), card.columns)
+
+
+def _require(table: Table, names: list[str]) -> None:
+    for name in names:
+        if name not in table.names:
+            raise DataError(f"{table.path}: no column {name!r}; there are {', '.join(table.names)}")
+
+
+def _check_shape(path: Path, part: Part, card: Card) -> None:
+    shape: tuple[Any, ...] | None = part.shape
+    if shape is not None and len(shape) == 3:
+        shape = shape[2], shape[0], shape[1]
+    if part.kind != card.kind or (shape is not None and shape != card.shape):
+        here = "x".join(map(str, shape or ()))
+        there = "x".join(map(str, card.shape))
+        raise DataError(f"{path}: {part.kind} {here}, but the model reads {card.kind} {there}")
