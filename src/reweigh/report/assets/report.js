@@ -1,0 +1,124 @@
+// The runs: table, curves side by side, one group from inside, provenance.
+const MOST_LINES = 8;
+
+function buildReport(report, root) {
+  const { groups } = report;
+  if (report.problems.length) {
+    root.append(el("div", { class: "note" }, el("p", null, "Left out, because they could not be read:"), el("ul", null, report.problems.map((text) => el("li", null, text)))));
+  }
+  const byScore = groups.map((_, i) => i).sort((a, b) => ((groups[b].final || [-1])[0]) - ((groups[a].final || [-1])[0]));
+  const chosen = new Set(byScore.slice(0, Math.min(6, groups.length)));
+  root.append(runsTable(groups, chosen, () => redraw()));
+  const views = report.figures.map((spec) => [spec, figureView()]);
+  root.append(el("section", { "aria-labelledby": "curves" }, el("h2", { id: "curves" }, "Curves"),
+    el("p", null, "Of the groups ticked in the table."), el("div", { class: "figures" }, views.map(([, view]) => view.element))));
+  const inner = insideSection(report, byScore[0] || 0);
+  root.append(inner.element, provenance(report));
+
+  function redraw() {
+    const order = [...chosen].sort((a, b) => a - b);
+    for (const [spec, view] of views) {
+      const series = spec.series
+        .filter((each) => chosen.has(each.group))
+        .map((each) => ({ ...each, x: report.xs[each.x], colour: order.indexOf(each.group) % 8 }));
+      view.element.hidden = series.length === 0;
+      if (series.length) view.update({ ...spec, series, labels: groups.map((group) => group.label) });
+    }
+  }
+  return () => { redraw(); inner.show(); };
+}
+
+const sentence = (name) => name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
+
+function runsTable(groups, chosen, changed) {
+  const score = (pair) => (pair ? `${(100 * pair[0]).toFixed(2)}${pair[1] === null ? "" : ` ± ${(100 * pair[1]).toFixed(2)}`}` : "–");
+  const also = [...new Set(groups.flatMap((group) => Object.keys(group.also)))];
+  const boxes = [];
+  const text = (name, pick) => ({ name, value: pick, left: groups.some((group) => typeof pick(group) === "string"), cell: (group) => { const value = pick(group); return value === null || value === undefined ? "–" : String(value); } });
+  const differs = (name) => new Set(groups.map((group) => group[name])).size > 1;
+  const columns = [
+    { name: "Draw", plain: true, value: () => 0, cell: (group) => checkbox(group) },
+    text("Taught by", (group) => group.taught),
+    ...["data", "net", "holdout"].filter((name) => name === "data" || differs(name)).map((name) => text({ data: "Data", net: "Net", holdout: "Tested on" }[name], (group) => group[name])),
+    text("Noise", (group) => group.noise),
+    { name: "Wrong labels", value: (group) => group.measured, cell: (group) => percent(group.measured) },
+    ...also.map((name) => text(sentence(name), (group) => (group.also[name] === undefined ? null : group.also[name]))),
+    { name: "Runs done", value: (group) => group.done, cell: (group) => `${group.done} of ${group.seeds.length}` },
+    { name: "Final %", value: (group) => group.final && group.final[0], cell: (group) => score(group.final) },
+    { name: "Best %", value: (group) => group.best && group.best[0], cell: (group) => score(group.best) },
+  ];
+
+  function checkbox(group) {
+    const i = groups.indexOf(group);
+    const box = el("input", {
+      type: "checkbox",
+      checked: chosen.has(i),
+      "aria-label": `Draw ${group.label}`,
+      onchange: () => {
+        if (box.checked) chosen.add(i); else chosen.delete(i);
+        if (chosen.size > MOST_LINES) { chosen.delete(i); box.checked = false; }
+        hint.textContent = chosen.size >= MOST_LINES ? `${MOST_LINES} is the most that can be told apart.` : "";
+        changed();
+      },
+    });
+    boxes.push(box);
+    return box;
+  }
+
+  const table = sortableTable(columns, groups, { label: "Table of runs", initial: columns.length - 2, descending: true });
+  const hint = el("output");
+  const filter = el("input", { type: "search", id: newId("filter"), oninput: () => {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    table.filter((group) => words.every((word) => JSON.stringify(group).toLowerCase().includes(word)));
+  } });
+  return el("section", { "aria-labelledby": "runs" },
+    el("h2", { id: "runs" }, "Runs"),
+    el("p", null, "Runs that differ only in their seed stand in one line: mean ± standard deviation of the test accuracy. Final is after the last iteration; best is the highest of all evaluations on the same test part, as papers often print it, and flatters."),
+    groups.length > 8 ? el("p", { class: "filter" }, el("label", { htmlFor: filter.id }, "Show only lines with"), " ", filter) : null,
+    table.element, el("p", { class: "hint" }, hint));
+}
+
+function insideSection(report, first) {
+  const select = el("select", { id: newId("group"), onchange: () => show() },
+    report.groups.map((group, i) => el("option", { value: i, selected: i === first }, group.label)));
+  const place = el("div", { class: "figures" });
+  let views = [];
+  function show() {
+    views.forEach((view) => figures.delete(view));
+    const specs = report.inside[Number(select.value)];
+    views = specs.map(() => figureView());
+    place.replaceChildren(...views.map((view) => view.element));
+    if (!specs.length) place.append(el("p", null, "Nothing was measured from inside these runs, or there was no room for it on a page of this size: report on fewer of them."));
+    views.forEach((view, i) => {
+      const spec = specs[i];
+      const series = (spec.series || []).map((each, k) => ({ ...each, colour: each.group === null ? 4 : k % 8 }));
+      view.update(spec.kind === "lines" ? { ...spec, series } : spec);
+    });
+  }
+  const element = el("section", { "aria-labelledby": "inside" }, el("h2", { id: "inside" }, "From inside"),
+    el("p", null, el("label", { htmlFor: select.id }, "Look into"), " ", select), place);
+  return { element, show };
+}
+
+function provenance(report) {
+  const entries = report.runs.map((run) => {
+    const details = el("details", { ontoggle: () => { if (details.open && details.children.length === 1) details.append(facts(run, report)); } },
+      el("summary", null, run.folder));
+    return details;
+  });
+  return el("section", { "aria-labelledby": "provenance" }, el("h2", { id: "provenance" }, "Provenance"),
+    el("p", null, "Everything that decides a run's result, and where it was made."), entries);
+}
+
+function facts(run, report) {
+  const rows = [
+    ["state", `${run.state}, last evaluation at iteration ${number(run.step)}${run.seconds ? `, ${number(run.seconds)} s` : ""}`],
+    ["hash of the run", run.hash],
+    ["hash of the data", run.data],
+    ["hash of the labels", run.labels],
+    ["training examples", number(run.examples)],
+    ...Object.entries(run.run).map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)]),
+    ...run.environments.flatMap((i, k) => Object.entries(report.environments[i]).map(([name, value]) => [`${k ? `later ${k}: ` : ""}${name.replaceAll("_", " ")}`, String(value)])),
+  ];
+  return plainTable(["what", "value"], rows, `Provenance of ${run.folder}`);
+}

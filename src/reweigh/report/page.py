@@ -1,0 +1,148 @@
+"""One self-contained HTML page: no network, no framework, everything inline."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from reweigh import __version__
+from reweigh.report.catalogue import CURVE_AT, catalogue, start
+from reweigh.report.collect import Collected, Group, Told, group, spread, taught_by
+from reweigh.report.dynamics import densities, dynamics
+from reweigh.report.figure import Lines, short, to_mapping
+from reweigh.report.inside import inside
+
+SCRIPTS = (
+    *("logs.js", "weightings.js", "density.js"),
+    *("element.js", "axes.js", "marks.js", "figure.js"),
+    *("table.js", "report.js", "knobs.js", "explore.js", "page.js"),
+)
+LARGEST = 1_000_000  # bytes
+# evaluations in a line, in a figure from inside, and classes: as many as the size allows
+_DETAIL = ((48, 32, 100), (32, 20, 50), (24, 12, 20), (16, 8, 10), (10, 0, 0))
+
+
+def report_page(collected: Collected, title: str = "Runs", explore: str = "DM(0.5, 8)") -> str:
+    """The report on runs, with the explorer below it; thinned until it is under 1 MB.
+
+    Args:
+        collected: what `collect` found.
+        title: of the page.
+        explore: the weighting that the explorer starts from.
+    """
+    groups = group(collected.runs)
+    emphasis, page = densities(groups), ""
+    for lines, depth, classes in _DETAIL:
+        figures = [*dynamics(groups, lines), *([] if emphasis is None else [emphasis])]
+        content = _content(collected, groups, figures, depth, classes)
+        page = assemble(title, {"report": content, "explore": _explorer(explore)})
+        if len(page.encode()) < LARGEST:
+            break
+    return page
+
+
+def explorer_page(explore: str = "DM(0.5, 8)") -> str:
+    """The explorer alone, starting from a weighting."""
+    return assemble("Weighting explorer", {"report": None, "explore": _explorer(explore)})
+
+
+def assemble(title: str, content: dict[str, Any]) -> str:
+    """The template with styles, scripts and data in their places; a policy lets nothing else run and nothing load."""
+    assets = files("reweigh.report") / "assets"
+    style = (assets / "page.css").read_text("utf-8")
+    parts = [(assets / name).read_text("utf-8") for name in SCRIPTS]
+    script = '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
+    data = json.dumps({**content, "version": __version__}, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'"
+    filled = {
+        "policy": policy,
+        "title": html.escape(title),
+        "style": style,
+        "script": script,
+        # a class may be called </script>
+        "data": data.replace("<", "\\u003c"),
+    }
+    page = (assets / "page.html").read_text("utf-8")
+    pieces = page.split("{{")
+    return pieces[0] + "".join(filled[name] + rest for name, _, rest in (piece.partition("}}") for piece in pieces[1:]))
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _explorer(explore: str) -> dict[str, Any]:
+    return {"catalogue": catalogue(), "curveAt": CURVE_AT, "start": start(explore)}
+
+
+def _content(
+    collected: Collected, groups: Sequence[Group], lines: Sequence[Lines], depth: int, classes: int
+) -> dict[str, Any]:
+    environments: list[Any] = []
+    figures, xs = [to_mapping(figure) for figure in lines], list[Any]()
+    for figure in figures:  # many lines share their steps
+        for series in figure["series"]:
+            series["x"] = _index(xs, series["x"])
+    return {
+        "groups": [_group(member) for member in groups],
+        "runs": [_run(told, i, environments) for i, member in enumerate(groups) for told in member.runs],
+        "environments": environments,
+        "figures": figures,
+        "xs": xs,
+        "inside": [
+            [to_mapping(figure) for figure in inside(member, depth, classes)] if depth else [] for member in groups
+        ],
+        "problems": collected.problems,
+    }
+
+
+def _group(member: Group) -> dict[str, Any]:
+    run, noise = member.run, member.details.get("noise") or {}
+    return {
+        "label": member.label,
+        "taught": taught_by(run),
+        "data": run.data,
+        "net": run.net,
+        "noise": None if run.noise is None else f"{run.noise}{'' if run.rate is None else f' {run.rate:g}'}",
+        "measured": short(noise.get("measured")),
+        "holdout": member.details.get("holdout", "test"),
+        "also": {name: value for name, value in member.varying.items() if name not in _SHOWN and value is not None},
+        "seeds": [told.header.run.seed for told in member.runs],
+        "done": sum(told.result is not None for told in member.runs),
+        **{which: _score(member.score(which)) for which in ("final", "best")},
+    }
+
+
+_SHOWN = ("weighting", "loss", "method", "data", "net", "noise", "rate")
+
+
+def _score(scores: list[float]) -> list[float | None] | None:
+    return None if not scores else list(spread(scores))
+
+
+def _run(told: Told, number: int, environments: list[Any]) -> dict[str, Any]:
+    header = told.header
+    return {
+        "group": number,
+        "folder": told.folder.resolve().name,
+        "state": told.state,
+        "step": told.rows[-1]["step"] if told.rows else None,
+        "seconds": (told.result or {}).get("seconds"),
+        "hash": header.run.hash(),
+        "run": header.run.to_mapping(),
+        "data": header.data_hash,
+        "labels": header.label_hash,
+        "examples": header.examples,
+        "environments": [_index(environments, dict(entry)) for entry in header.environments],
+    }
+
+
+def _index(known: list[Any], value: Any) -> int:
+    if value not in known:
+        known.append(value)
+    return known.index(value)

@@ -1,0 +1,100 @@
+"""README and docs: every block of code runs, every link leads somewhere, every picture is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import reweigh
+from reweigh.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+# the guide trains three nets
+TIMED = [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name == "guide.md")) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", TIMED)
+def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page, one after the other, in an empty folder: Python in one namespace, commands as given."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if language == "python":
+            exec(compile(code, f"{page.name}: {code.strip().splitlines()[0]}", "exec"), namespace)
+        elif language == "sh":
+            for line in code.strip().splitlines():
+                command(shlex.split(line, comments=True))
+        else:
+            assert language in ("text", "console"), f"{page.name}: a block is python, sh or text, not {language!r}"
+
+
+def command(words: list[str]) -> None:
+    """Run a reweigh command; of make and pip only look whether the target and the extras exist."""
+    from typer.testing import CliRunner
+
+    if not words:
+        return
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M), words
+    elif words[:2] == ["pip", "install"]:
+        settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")  # tomllib is not there before 3.11
+        known = re.findall(r"^(\w+) = \[", settings.partition("[project.optional-dependencies]")[2], re.M)
+        asked = re.findall(r"\[([\w,]+)\]", " ".join(words))
+        assert {extra for extras in asked for extra in extras.split(",")} <= set(known)
+    else:
+        assert words[0] == "reweigh", words
+        told = CliRunner().invoke(app, words[1:], catch_exceptions=False)
+        assert told.exit_code == 0, f"{words}: {told.output}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_are_there(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" not in target and not target.startswith("#"):
+            assert (page.parent / unquote(target.partition("#")[0])).exists(), target
+
+
+def test_the_site_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build it; every link inside it, with its anchor, and every picture must exist; nothing is loaded from afar."""
+    pytest.importorskip("markdown_it")
+    pytest.importorskip("pygments")
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from build_docs import build
+
+    pages = build(tmp_path)
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages}
+    anchors = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in texts.items()}
+    for name, text in texts.items():
+        for target in re.findall(r'(?:href|src)="([^"]+)"', text):
+            if name == "explore.html" or target.startswith("https://"):
+                continue
+            file, _, anchor = target.partition("#")
+            assert (tmp_path / (file or name)).exists(), f"{name}: {target}"
+            assert not anchor or anchor in anchors[file or name], f"{name}: {target}"
+        assert not re.search(r'<(script|link|img|iframe)[^>]+(src|href)="(https?:)?//', text), name
+    named = " ".join(texts.values())
+    missing = [each for each in reweigh.__all__ if each[0].isupper() and f">{each}</h3>" not in named]
+    assert missing == [], "public classes without a place in the reference"
+
+
+def test_docstrings_become_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from reference import markdown
+
+    docstring = "Twice.\n\n    2 x\n\nArgs:\n    x: what to\n        double.\n    y: more.\n\n>>> 1 + 1\n2"
+    assert markdown(docstring).split("\n\n") == [
+        "Twice.",
+        "```text\n2 x\n```",
+        "**Args**",
+        "- `x`: what to double.\n- `y`: more.",
+        "```python\n>>> 1 + 1\n2\n```",
+    ]

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reweigh.errors import DataError
+from reweigh.report import collect, group
+from reweigh.report.collect import leading
+
+
+def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    for seed in (1, 0):
+        make_run(tmp_path, seed=seed)
+    make_run(tmp_path, "CCE")
+    groups = {member.label: member for member in group(collect([tmp_path]).runs)}
+    assert set(groups) == {"DM(0.5, 8)", "CCE"}
+    both = groups["DM(0.5, 8)"]
+    assert [told.header.run.seed for told in both.runs] == [0, 1]
+    finals = both.score("final")
+    curve = both.curve("test_accuracy")
+    assert curve.mean[-1] == pytest.approx(sum(finals) / 2)
+    assert curve.deviation[-1] == pytest.approx(abs(finals[1] - finals[0]) / 2**0.5)
+    assert groups["CCE"].curve("test_accuracy").deviation == [None] * 6
+
+
+def test_labels_name_what_differs_and_nothing_else(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    make_run(tmp_path, lr=0.1)
+    make_run(tmp_path, lr=0.05)
+    make_run(tmp_path, rate=0.2, lr=0.05)
+    labels = {member.label for member in group(collect([tmp_path]).runs)}
+    assert labels == {f"DM(0.5, 8), {rest}" for rest in ("rate 0.4, lr 0.1", "rate 0.4, lr 0.05", "rate 0.2, lr 0.05")}
+
+
+def test_seeds_of_unequal_length_meet_where_they_can(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    make_run(tmp_path, seed=0)
+    stopped = make_run(tmp_path, seed=1, done=False)
+    lines = (stopped / "rows.jsonl").read_bytes().splitlines(keepends=True)
+    (stopped / "rows.jsonl").write_bytes(b"".join(lines[:2]))
+    (both,) = group(collect([tmp_path]).runs)
+    curve = both.curve("test_accuracy")
+    assert len(curve.steps) == 6
+    assert [deviation is None for deviation in curve.deviation] == [False, False, True, True, True, True]
+    assert len(both.score("final")) == 1
+
+
+def test_none_twice_and_the_damaged_named(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    good, bad = make_run(tmp_path), make_run(tmp_path, "CCE")
+    (bad / "run.json").write_text("{")
+    found = collect([tmp_path, good, tmp_path / "." / good.name])
+    assert len(found.runs) == 1
+    assert "run.json: not JSON" in found.problems[0]
+    with pytest.raises(DataError, match=r"run\.json: not JSON"):
+        collect([bad])
+    with pytest.raises(DataError, match="neither the folder of a run nor a folder of such folders"):
+        collect([tmp_path / "nothing"])
+
+
+def test_leading(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    for i, top in enumerate((0.5, 0.9, 0.7)):
+        make_run(tmp_path, f"DM(0.5, {i})", top=top)
+    make_run(tmp_path, "DM(0.5, 4)", done=False)
+    assert [member.label for member in leading(group(collect([tmp_path]).runs), 2)] == ["DM(0.5, 1)", "DM(0.5, 2)"]

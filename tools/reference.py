@@ -1,0 +1,104 @@
+"""Reference pages in Markdown, from the docstrings of the library's public names."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from textwrap import dedent
+from types import ModuleType
+
+# page -> title, and the modules whose public names it lists
+PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "weighting": ("Weightings", ("reweigh.weighting",)),
+    "criterion": ("Criterion", ("reweigh.criterion",)),
+    "density": ("Densities and objectives", ("reweigh.density", "reweigh.direction")),
+    "losses": ("Other losses", ("reweigh.losses",)),
+    "noise": ("Noise and imbalance", ("reweigh.noise", "reweigh.imbalance")),
+    "data": ("Data", ("reweigh.data", "reweigh.data.registry", "reweigh.data.folder", "reweigh.data.table")),
+    "run": ("Runs and records", ("reweigh.spec", "reweigh.run", "reweigh.record", "reweigh.predict")),
+    "report": ("Reports", ("reweigh.report", "reweigh.report.events")),
+}
+_SECTIONS = ("Args", "Attributes", "Returns", "Raises", "Yields")
+
+
+def page(name: str) -> str:
+    """One reference page."""
+    title, modules = PAGES[name]
+    return "\n\n".join([f"# {title}", *(part for module in modules for part in _module(import_module(module)))])
+
+
+def _module(module: ModuleType) -> Iterator[str]:
+    yield f"## {module.__name__}"
+    yield markdown(inspect.getdoc(module) or "")
+    for name in _public(module):
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            yield f"### {name} {{#{module.__name__}.{name}}}"
+            yield f"```python\n{name}{_signature(value)}\n```"
+            yield markdown(inspect.getdoc(value) or "")
+        if inspect.isclass(value):
+            yield from _methods(value, f"{module.__name__}.{name}")
+
+
+def _public(module: ModuleType) -> list[str]:
+    named: list[str] | None = getattr(module, "__all__", None)
+    if named is not None:
+        return list(named)
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+def _methods(kind: type, path: str) -> Iterator[str]:
+    for name, value in vars(kind).items():
+        if name.startswith("_") or not (isinstance(value, property) or inspect.isfunction(value)) or not value.__doc__:
+            continue  # what has no words of its own is described where it was defined
+        signature = "" if isinstance(value, property) else _signature(value)
+        yield f"#### {kind.__name__}.{name} {{#{path}.{name}}}"
+        yield f"```python\n{name}{signature}\n```" if signature else "A property."
+        yield markdown(inspect.getdoc(value) or "")
+
+
+def _signature(value: object) -> str:
+    try:
+        text = str(inspect.signature(value))  # type: ignore[arg-type]  # checked by the callers
+    except (TypeError, ValueError):
+        return "(...)"
+    text = re.sub(r"(: |-> )(?:ForwardRef\()?'([^']*)'\)?(?=[,) ]|$)", r"\1\2", text)  # annotations without quotes
+    if inspect.isclass(value):
+        text = text.removesuffix(" -> None")
+    return text if len(text) < 100 else re.sub(r", (?=\w+:|\*|/)", ",\n    ", text)
+
+
+def markdown(docstring: str) -> str:
+    """A docstring as Markdown: sections become lists, doctests and indented lines become code."""
+    blocks = re.split(r"\n[ ]*\n", docstring.strip())
+    return "\n\n".join(_block(block) for block in blocks)
+
+
+def _block(block: str) -> str:
+    head, _, rest = block.partition("\n")
+    if head.rstrip(":") in _SECTIONS and head.endswith(":"):
+        return f"**{head[:-1]}**\n\n{_items(dedent(rest))}"
+    if block.startswith(">>>"):
+        return f"```python\n{block}\n```"
+    if all(line.startswith("    ") for line in block.splitlines()):
+        return f"```text\n{dedent(block)}\n```"
+    if any(line.startswith("    ") for line in rest.splitlines()):
+        return f"```text\n{block}\n```"
+    return block
+
+
+def _items(text: str) -> str:
+    entries = re.split(r"\n(?=\S)", text)
+    told = []
+    for entry in entries:
+        joined = " ".join(line.strip() for line in entry.splitlines())
+        name, colon, meaning = joined.partition(": ")
+        plain = colon and re.fullmatch(r"[\w, *]+", name)
+        told.append(f"- `{name}`: {meaning}" if plain else f"- {joined}")
+    return "\n".join(told)
