@@ -10,6 +10,7 @@ d margin / d z = -2 direction, the margin carries the direction through autograd
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,12 +51,44 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
     >>> margin(torch.tensor([[2.0, 0.0, 0.0]]), torch.tensor([0]))  # 2 - log 2
     tensor([1.3069], dtype=torch.float64)
     """
+    if not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
+        return Margin.apply(logits, target)  # type: ignore[no-any-return, no-untyped-call]
     z, dim = at_least_float32(logits), class_dim(logits)
     index = target.unsqueeze(dim)
     nothing = torch.finfo(z.dtype).min  # not -inf: the derivative of a sum of nothing would be NaN
     others = log_sum(z.scatter(dim, index, nothing), dim)
     m = statistic(z.gather(dim, index)) - others
     return m.masked_fill(others == nothing, math.inf).squeeze(dim)
+
+
+def margin_and_pull(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """`margin`, and -d margin / d z = softmax over the others - onehot_y, out of one softmax and without a graph."""
+    z, dim = at_least_float32(logits), class_dim(logits)
+    index, nothing = target.unsqueeze(dim), torch.finfo(z.dtype).min
+    others = z.scatter(dim, index, nothing)
+    top, pull = others.amax(dim, keepdim=True), others.softmax(dim)
+    log_rest = -statistic(pull.amax(dim, keepdim=True)).log()  # the largest has exp(0) / Σ of the softmax
+    m = statistic(z.gather(dim, index)) - statistic(top) - log_rest
+    return m.masked_fill_(top == nothing, math.inf).squeeze(dim), pull.scatter_(dim, index, -1.0)
+
+
+class Margin(torch.autograd.Function):
+    """`margin` where nothing transforms it: in half the time."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor) -> Tensor:
+        m, pull = margin_and_pull(logits, target)
+        if ctx.needs_input_grad[0]:
+            ctx.save_for_backward(logits, target, m == math.inf, pull)
+        return m
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        logits, target, alone, pull = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated again
+            pull = 2 * unit_direction(logits, target)
+        size = gradients[0].masked_fill(alone, 0.0).to(pull.dtype).unsqueeze(class_dim(logits))
+        return (-size * pull).to(logits.dtype), None
 
 
 def margins(logits: Tensor) -> Tensor:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from reweigh import kernels
 from reweigh.criterion.emit import emit, log_total
 from reweigh.criterion.labels import Labels, check_floating, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, resolve
@@ -30,6 +32,7 @@ def derivative_manipulation(
     taper: Taper = "auto",
     value: Value = "cross_entropy",
     process_group: Any = None,
+    inplace: bool = False,
     sample_weight: Tensor | None = None,
     log_normaliser: Tensor | float | None = None,
 ) -> Tensor:
@@ -44,7 +47,9 @@ def derivative_manipulation(
     tensor([0.1055, 0.8945])
     """
     options = resolve(weighting, reduction, normalise, taper, value, process_group)
-    return criterion(logits, target, options, weight, ignore_index, label_smoothing, sample_weight, log_normaliser)
+    return criterion(
+        logits, target, options, weight, ignore_index, label_smoothing, sample_weight, log_normaliser, inplace
+    )
 
 
 def binary_derivative_manipulation(
@@ -85,9 +90,42 @@ def criterion(
     label_smoothing: float,
     sample_weight: Tensor | None,
     log_normaliser: Tensor | float | None,
+    inplace: bool,
 ) -> Tensor:
     """`derivative_manipulation` with its settings resolved."""
-    labels = read(logits, target, options.weighting, weight, sample_weight, ignore_index, label_smoothing)
+    by_margins = partial(
+        _by_margins,
+        target=target,
+        options=options,
+        weight=weight,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        sample_weight=sample_weight,
+        log_normaliser=log_normaliser,
+        inplace=inplace,
+    )
+    plain = options.value == "cross_entropy" and options.process_group is None and log_normaliser is None
+    if plain and label_smoothing == 0 and kernels.usable(logits, target):
+        weighted = (weight, ignore_index, sample_weight)
+        value = kernels.whole(logits, target, options, *weighted, inplace, by_margins)
+        if value is not None:
+            return value
+    return by_margins(logits)
+
+
+def _by_margins(
+    logits: Tensor,
+    target: Tensor,
+    options: Options,
+    weight: Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+    sample_weight: Tensor | None,
+    log_normaliser: Tensor | float | None,
+    inplace: bool,
+) -> Tensor:
+    """For any weighting: margins, then weights, then the gradient of the margins."""
+    labels = read(logits, target, options.weighting, weight, sample_weight, ignore_index, label_smoothing, inplace)
     _check_normaliser(options, sample_weight, log_normaliser)
     total = labels.s.sum()
     divisor = torch.where(total == 0, 1.0, total) if options.process_group is None else total

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from reweigh import kernels
 from reweigh.direction import class_dim, margin, margins, statistic
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import has_classes, select
@@ -34,8 +35,12 @@ def read(
     sample_weight: Tensor | None,
     ignore_index: int,
     label_smoothing: float,
+    inplace: bool = False,
 ) -> Labels:
-    """Check logits, target and weights as `torch.nn.CrossEntropyLoss` takes them, and find the margins."""
+    """Check logits, target and weights as `torch.nn.CrossEntropyLoss` takes them, and find the margins.
+
+    Margins from a kernel may hand back their gradient `inplace` of the logits.
+    """
     check_floating(logits)
     if logits.ndim == 0:
         raise ValueError("logits must be shaped (C), (N, C) or (N, C, d1, ...), got a scalar")
@@ -57,13 +62,14 @@ def read(
         valid, share = torch.ones(positions, dtype=torch.bool, device=logits.device), target.movedim(dim, 0)
     else:
         check_indices(target, positions, num_classes, ignore_index)
-        valid = target != ignore_index
+        valid, given = target != ignore_index, target
         target = target.long().masked_fill(~valid, 0)
         if label_smoothing > 0:
             share = _one_hot(target, num_classes)
     if share is None:
-        m, index = margin(logits, target), target
-        s = statistic(valid)
+        fast = kernels.usable(logits, given)
+        m = kernels.margin(logits, given, ignore_index, inplace) if fast else margin(logits, target)
+        s, index = statistic(valid), target
     else:
         m, index = (
             margins(logits),
@@ -73,7 +79,7 @@ def read(
     if weight is not None:
         s = s * statistic(weight)[index]
     if sample_weight is not None:
-        s = s * statistic(_over_positions(sample_weight, positions))
+        s = s * statistic(over_positions(sample_weight, positions))
     chosen = select(weighting, index) if has_classes(weighting) else weighting
     return Labels(m, s, valid, chosen, share is not None)
 
@@ -82,7 +88,7 @@ def check_floating(logits: Tensor) -> None:
     """Refuse logits that are no numbers; NaN among them only in torch's checked mode, as it costs a pass and a sync."""
     if not logits.is_floating_point():
         raise TypeError(f"logits must be floating point, got {logits.dtype}")
-    if torch.is_anomaly_enabled() and not holds(~logits.isnan()):
+    if not torch.compiler.is_compiling() and torch.is_anomaly_enabled() and not holds(~logits.isnan()):
         where = tuple(logits.isnan().nonzero()[0].tolist())
         raise ValueError(f"logits must not be NaN under torch.autograd.detect_anomaly, got NaN at {where}")
 
@@ -97,6 +103,8 @@ def check_indices(target: Tensor, positions: torch.Size, num_classes: int, ignor
             f"target of class indices must be shaped {tuple(positions)}, the logits' shape without the classes, "
             f"got {tuple(target.shape)}"
         )
+    if target.device.type != "cpu":
+        return  # `holds` would take it on trust
     within = (target >= 0) & (target < num_classes) | (target == ignore_index)
     if not holds(within):
         bad = target[~within][0].item()
@@ -109,7 +117,7 @@ def _one_hot(target: Tensor, num_classes: int) -> Tensor:
     return statistic(target == classes)
 
 
-def _over_positions(sample_weight: Tensor, positions: torch.Size) -> Tensor:
+def over_positions(sample_weight: Tensor, positions: torch.Size) -> Tensor:
     """One weight per position, or per example (the leading dimensions) for dense prediction."""
     if sample_weight.shape != positions[: sample_weight.ndim]:
         raise ValueError(

@@ -33,6 +33,8 @@ class Criterion(nn.Module):
             normalisation at a frozen normaliser).
         process_group: with a group, normaliser and divisor are the group's, and the gradient is multiplied by its size,
             so that DistributedDataParallel, which averages, equals one process. None is local.
+        inplace: let the kernels write the gradient over the logits, which saves their memory; without kernels (on a
+            CPU, say) it changes nothing. The logits must not be a leaf, and are lost.
 
     Two deliberate differences from torch: a batch with nothing valid gives 0 and zero gradients (torch: NaN), and
     one-hot and index targets agree under class weights (torch's don't). Logits in half precision give a float32 value.
@@ -60,6 +62,7 @@ class Criterion(nn.Module):
         taper: Taper = "auto",
         value: Value = "cross_entropy",
         process_group: Any = None,
+        inplace: bool = False,
     ) -> None:
         super().__init__()
         self.options = resolve(weighting, reduction, normalise, taper, value, process_group)
@@ -69,6 +72,7 @@ class Criterion(nn.Module):
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
+        self.inplace = inplace
 
     def forward(
         self,
@@ -95,6 +99,7 @@ class Criterion(nn.Module):
             self.label_smoothing,
             sample_weight,
             log_normaliser,
+            self.inplace,
         )
 
     def log_normaliser(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:

@@ -1,0 +1,133 @@
+"""Whether kernels take a call. Nothing here imports triton until one does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from reweigh.kernels.forms import form_of
+from reweigh.weighting import Weighting
+from reweigh.weighting.parameter import Parameter
+
+ENABLED = os.environ.get("REWEIGH_KERNELS", "on").lower() != "off" and find_spec("triton") is not None
+DEVICES = ("cuda",)
+# A label to ignore that none is.
+NO_INDEX = -(2**31)
+TYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def usable(logits: Tensor, target: Tensor | None = None) -> bool:
+    """Logits (N, C) of at most 32 bits on a GPU, rows that lie in one piece, and class indices.
+
+    Not under `torch.func` transforms or for tensor subclasses, whose values are not where a kernel would look.
+    """
+    return (
+        ENABLED
+        and logits.device.type in DEVICES
+        and logits.dtype in TYPES
+        and logits.ndim == 2
+        and logits.numel() > 0
+        and logits.stride(1) == 1
+        and type(logits) in (Tensor, nn.Parameter)
+        and (target is None or _indices(target, logits))
+        and (torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active())
+    )
+
+
+def margin(logits: Tensor, target: Tensor, ignore_index: int, inplace: bool) -> Tensor:
+    """`reweigh.direction.margin` of usable logits; +inf, and no derivative, for a row with the label `ignore_index`.
+
+    With `inplace` the backward pass writes the gradient over the logits.
+    """
+    from reweigh.kernels.operators import measure
+
+    book: Tensor = measure(logits, target, ignore_index, inplace and _may_overwrite(logits))
+    return book[0]
+
+
+def margin_and_push(logits: Tensor, target: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """The margins of usable logits, and what writes force_i (softmax over the others - onehot_y) / 2 over them."""
+    from reweigh.kernels.operators import emit_, measure
+
+    book: Tensor = measure(logits, target, NO_INDEX, False)
+
+    def push(force: Tensor) -> Tensor:
+        emit_(logits, target, book, force, NO_INDEX)
+        return logits
+
+    return book[0], push
+
+
+def rescale(sums: Tensor, factor: Tensor) -> None:
+    """sums *= factor for usable sums (N, C), and next to nothing where that is 1."""
+    from reweigh.kernels.operators import rescale_
+
+    rescale_(sums, factor)
+
+
+class Settings(Protocol):
+    """What of a criterion's options is needed here."""
+
+    @property
+    def weighting(self) -> Weighting: ...
+    @property
+    def taper(self) -> Parameter: ...
+    @property
+    def batch(self) -> bool: ...
+    @property
+    def reduction(self) -> str: ...
+
+
+def whole(
+    logits: Tensor,
+    target: Tensor,
+    settings: Settings,
+    weight: Tensor | None,
+    ignore_index: int,
+    sample_weight: Tensor | None,
+    inplace: bool,
+    again: Callable[[Tensor], Tensor],
+) -> Tensor | None:
+    """The cross entropy and the designed gradient of usable logits, where kernels can do all of it; else None.
+
+    `again` gives the same from the logits another way, for a second derivative or a second backward pass.
+    """
+    if torch.compiler.is_compiling() or isinstance(settings.taper, Tensor):
+        return None
+    form = form_of(settings.weighting)
+    shapes = ((weight, logits.shape[1:]), (sample_weight, logits.shape[:1]))
+    if form is None or not all(x is None or _plain(x, shape, logits) for x, shape in shapes):
+        return None
+    from reweigh.kernels.entire import Whole
+    from reweigh.kernels.launch import Weights
+
+    factors = [None if x is None else x.contiguous() for x in (weight, sample_weight)]
+    weights = Weights(form, float(settings.taper), settings.batch, settings.reduction, ignore_index, *factors)
+    arguments = (logits, target.contiguous(), weights, inplace and _may_overwrite(logits), again)
+    return Whole.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _may_overwrite(logits: Tensor) -> bool:
+    """Whether rows are apart in memory; refused for a tensor that somebody trains, whose logits must not be lost."""
+    if logits.is_leaf and logits.requires_grad and torch.is_grad_enabled():
+        raise ValueError("inplace=True would overwrite the logits, but these are a leaf that requires grad; clone them")
+    return logits.stride(0) >= logits.shape[1]
+
+
+def _indices(target: Tensor, logits: Tensor) -> bool:
+    integer = not (target.is_floating_point() or target.is_complex() or target.dtype == torch.bool)
+    return integer and target.shape == logits.shape[:1] and target.device == logits.device
+
+
+def _plain(factor: Tensor, shape: torch.Size, logits: Tensor) -> bool:
+    return (
+        factor.shape == shape
+        and factor.is_floating_point()
+        and factor.device == logits.device
+        and not factor.requires_grad
+    )

@@ -1,0 +1,162 @@
+"""Tensors in, kernels launched, tensors out: the only place that chooses tiles and grids."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from reweigh.kernels import passes, weigh
+from reweigh.kernels.direct import launch
+from reweigh.kernels.forms import Form
+
+REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+# Rows of up to so many classes are one tile, longer ones are walked; measured on an H200.
+SHORT = 4096
+# Up to so many classes, the single pass keeps a float32 row in registers between its two halves.
+KEPT = 32768
+# (warps, 16-byte loads per thread) of one step along a row of up to 128 KB, and along a longer one.
+WALK = {"measure": ((4, 2), (16, 2)), "emit": ((4, 4), (4, 4)), "fused": ((8, 2), (8, 2))}
+EVICT = (True, True)
+# So many rows are weighed by one program, and no second one is needed to settle.
+ROWS_AT_ONCE = 1024
+# Programs that keep a large GPU busy: with fewer rows than this, several share a row in pass two.
+BUSY = 2048
+
+
+class Weights(NamedTuple):
+    """What stands between the passes: how rows are weighed, normalised and reduced."""
+
+    form: Form
+    taper: float
+    batch: bool
+    reduction: str
+    ignore_index: int
+    class_weight: Tensor | None
+    sample_weight: Tensor | None
+
+    def factors(self) -> tuple[Tensor | None, Tensor | None]:
+        return self.class_weight, self.sample_weight
+
+    def numbers(self) -> tuple[float, float, float, float, float]:
+        return self.form.a, self.form.b, self.form.c, self.form.inner, self.taper
+
+    def choices(self) -> tuple[int, bool, bool]:
+        return self.form.family, self.form.inner != 0, self.taper != 0
+
+
+class Tile(NamedTuple):
+    """R rows by T x K columns, for so many warps."""
+
+    R: int
+    T: int
+    K: int
+    warps: int
+
+
+def tile(work: str, *tensors: Tensor) -> Tile:
+    """The tile for rows of these tensors (logits, gradient): as many neighbours to a thread as go into 16 bytes."""
+    c, itemsize = tensors[0].shape[1], tensors[0].element_size()
+    most = 16 // itemsize
+    bits = c | most
+    for tensor in tensors:
+        bits |= tensor.stride(0) | tensor.data_ptr() // itemsize
+    K = bits & -bits  # the largest power of two that divides them all
+    width = power_of_two(c)
+    if width <= SHORT:
+        R = min(max(1, 1024 // width), 64)
+        return Tile(R, width // K, K, 2 if R == 1 and width <= 1024 else 4)
+    if work == "fused" and itemsize == 4 and width <= KEPT:
+        return Tile(1, width // K, K, min(16, width // 1024))
+    warps, loads = WALK[work][c * itemsize > 2**17]
+    return Tile(1, 32 * warps * loads * most // K, K, warps)
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is not below n."""
+    return 1 << (n - 1).bit_length()
+
+
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def step(tensor: Tensor) -> int:
+    """The stride of a vector, or 0 for a scalar that stands for all rows."""
+    return tensor.stride(0) if tensor.ndim else 0
+
+
+def measure(logits: Tensor, target: Tensor, ignore_index: int, lines: int) -> Tensor:
+    """Pass one: a book of `lines` lines, the first three filled (margin, top, rest)."""
+    n, c = logits.shape
+    book = torch.empty((lines, n), dtype=torch.float64, device=logits.device)
+    R, T, K, warps = tile("measure", logits)
+    arguments = (logits, target, book, n, c, logits.stride(0), ignore_index)
+    launch(passes.measure, cdiv(n, R), arguments, (R, T, K), warps)
+    return book
+
+
+def weigh_book(book: Tensor, target: Tensor, num_classes: int, weights: Weights) -> tuple[Tensor, Tensor]:
+    """Fill lines four and five of the book (log w, s x taper); return (scale, log scale, ...) and the value."""
+    n, reduction = book.shape[1], REDUCTIONS[weights.reduction]
+    B = power_of_two(n) if n <= ROWS_AT_ONCE else 128
+    programs = cdiv(n, B)
+    values = torch.empty(n if reduction == 0 else (), dtype=torch.float32, device=book.device)
+    settled = torch.empty(2 + 4 * programs, dtype=torch.float64, device=book.device)
+    launch(
+        weigh.weigh_rows,
+        programs,
+        (book, target, values, settled, *weights.factors(), n, num_classes, weights.ignore_index, *weights.numbers()),
+        (*weights.choices(), weights.batch, reduction, programs == 1, B),
+        4 if B <= 256 else 8,
+    )
+    if programs > 1:
+        launch(weigh.settle, 1, (settled, values, programs), (weights.batch, reduction, 256), 4)
+    return settled, values
+
+
+def emit(
+    logits: Tensor,
+    target: Tensor,
+    book: Tensor,
+    settled: Tensor | None,
+    incoming: Tensor,
+    ignore_index: int,
+    out: Tensor,
+) -> None:
+    """Pass two into `out`, which may be the logits themselves."""
+    n, c = logits.shape
+    R, T, K, warps = tile("emit", logits, out)
+    steps = cdiv(c, T * K)
+    parts = min(steps, cdiv(BUSY, cdiv(n, R)))
+    span = cdiv(steps, parts) * T * K
+    parts = cdiv(c, span)
+    strides = (logits.stride(0), out.stride(0), step(incoming))
+    arguments = (logits, target, out, book, settled, incoming, n, c, *strides, ignore_index, parts, span)
+    launch(passes.emit, cdiv(n, R) * parts, arguments, (R, T, K), warps)
+
+
+def fused(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Tensor:
+    """The single pass: values by row, and the gradient for an incoming one of 1 into `out`."""
+    n, c = logits.shape
+    values = torch.empty(n, dtype=torch.float32, device=logits.device)
+    settled = None
+    if weights.reduction == "mean":
+        settled = torch.empty(1, dtype=torch.float64, device=logits.device)
+        launch(weigh.count, 1, (target, *weights.factors(), settled, n, c, weights.ignore_index), (1024,), 8)
+    R, T, K, warps = tile("fused", logits, out)
+    tensors = (logits, target, out, values, *weights.factors(), settled)
+    sizes = (n, c, logits.stride(0), out.stride(0), weights.ignore_index)
+    evict = EVICT[c * logits.element_size() > 2**17]
+    constants = (*weights.choices(), R, T, K, c <= T * K, evict)
+    launch(passes.fused, cdiv(n, R), (*tensors, *sizes, *weights.numbers()), constants, warps)
+    return values
+
+
+def rescale(gradient: Tensor, incoming: Tensor) -> None:
+    """gradient *= incoming, row by row or all at once; next to nothing where that is 1."""
+    n, c = gradient.shape
+    _, _, K, _ = tile("emit", gradient)
+    arguments = (gradient, incoming, n, c, gradient.stride(0), step(incoming))
+    launch(passes.rescale, min(n, 1024), arguments, (2048 // K, K), 8)

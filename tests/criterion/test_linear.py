@@ -1,0 +1,204 @@
+"""LinearCriterion is Criterion of the layer's logits, whatever the chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from instances import WEIGHTINGS, name
+from reweigh.criterion import Criterion
+from reweigh.criterion.linear import LinearCriterion
+from reweigh.weighting import CCE, DM, MAE, PerClass, TruncatedGCE, Weighting
+
+N, D, C = 11, 5, 7
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def layer(dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    shapes = ((N, D), (C, D), (C,))
+    return [torch.randn(shape, generator=rng(k), dtype=dtype).requires_grad_() for k, shape in enumerate(shapes)]
+
+
+def labels() -> Tensor:
+    target = torch.randint(C, (N,), generator=rng(9))
+    target[[2, 3, 4, 5]] = -100  # with chunks of 3, one has nothing valid
+    return target
+
+
+def both(weighting: Any, chunk: int | None, call: dict[str, Any] | None = None, **settings: Any) -> None:
+    """Equal values and equal gradients, under an incoming one of 2."""
+    target, results = labels(), []
+    for criterion in (LinearCriterion(weighting, chunk=chunk, **settings), Criterion(weighting, **settings)):
+        hidden, weight, bias = layer()
+        if isinstance(criterion, LinearCriterion):
+            value = criterion(hidden, weight, target, bias, **(call or {}))
+        else:
+            value = criterion(hidden @ weight.T + bias, target, **(call or {}))
+        (2 * value).backward()
+        results.append((value.detach(), hidden.grad, weight.grad, bias.grad))
+    for ours, theirs in zip(*results, strict=True):
+        assert ours is not None
+        assert theirs is not None
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12 * max(1.0, float(theirs.abs().max())))
+
+
+@pytest.mark.parametrize("normalise", [None, "batch"])
+@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
+def test_equals_the_criterion_of_the_logits(weighting: Weighting, normalise: Any) -> None:
+    both(weighting, 3, normalise=normalise)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 11, 100, None])
+@pytest.mark.parametrize("normalise", [None, "unit", "batch"])
+def test_whatever_the_chunks(normalise: Any, chunk: int | None) -> None:
+    both(DM(0.5, 8), chunk, normalise=normalise, taper=1e-3)
+
+
+def test_weights_masks_and_reductions() -> None:
+    weight = torch.linspace(0.1, 2, C, dtype=torch.float64)
+    sample = torch.linspace(0, 1, N)
+    both(DM(0.5, 8), 3, {"sample_weight": sample}, weight=weight)
+    both(MAE(), 3, {"sample_weight": sample}, weight=weight)
+    both(MAE(), 3, {"sample_weight": sample - 0.3}, weight=weight)
+    both(CCE(), 3, reduction="sum")
+    both(CCE(), 3, {"sample_weight": torch.zeros(N)})
+    both(TruncatedGCE(k=0.999), 3, normalise="batch")
+
+
+def test_parameters_by_class() -> None:
+    both(PerClass(DM(0.5, torch.linspace(1, 8, C, dtype=torch.float64))), 3)
+
+
+def test_the_level_rises_by_powers_that_leave_no_trace() -> None:
+    # weights from e^-200 to e^200, rising from chunk to chunk
+    hidden = torch.linspace(-6, 6, N, dtype=torch.float64)[:, None].requires_grad_()
+    weight = torch.tensor([[1.0], [0.0]], dtype=torch.float64, requires_grad=True)
+    target = torch.zeros(N, dtype=torch.long)
+    for beta in (400.0, -400.0):
+        ours = torch.autograd.grad(LinearCriterion(DM(0, beta), chunk=1)(hidden, weight, target), (hidden, weight))
+        theirs = torch.autograd.grad(Criterion(DM(0, beta))(hidden @ weight.T, target), (hidden, weight))
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-300)
+
+
+def test_leading_dimensions_and_masks_by_sequence() -> None:
+    hidden = torch.randn(2, 4, D, generator=rng(), dtype=torch.float64, requires_grad=True)
+    weight, target = layer()[1], torch.randint(C, (2, 4), generator=rng(1))
+    by_sequence = torch.tensor([1.0, 0.25])
+    for sample in (None, by_sequence, by_sequence[:, None].expand(2, 4)):
+        value = LinearCriterion(DM(0.5, 8), chunk=3)(hidden, weight, target, sample_weight=sample)
+        (ours,) = torch.autograd.grad(value, hidden)
+        logits = (hidden @ weight.T).movedim(-1, 1)
+        (theirs,) = torch.autograd.grad(Criterion(DM(0.5, 8))(logits, target, sample_weight=sample), hidden)
+        assert ours.shape == hidden.shape
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("trained", [0, 1, 2])
+def test_only_what_is_trained_gets_a_gradient(trained: int) -> None:
+    parts = [part.detach().requires_grad_(k == trained) for k, part in enumerate(layer())]
+    hidden, weight, bias = parts
+    LinearCriterion(DM(0.5, 8), chunk=4)(hidden, weight, labels(), bias).backward()
+    assert [part.grad is not None for part in parts] == [k == trained for k in range(3)]
+    with torch.no_grad():
+        assert not LinearCriterion(CCE())(hidden, weight, labels(), bias).requires_grad
+
+
+def test_a_second_backward_pass_and_no_second_derivative() -> None:
+    hidden, weight, bias = layer()
+    value = LinearCriterion(DM(0.5, 8), chunk=4)(hidden, weight, labels(), bias)
+    first = torch.autograd.grad(value, (hidden, weight, bias), retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(value, (hidden, weight, bias), retain_graph=True), first)
+    with pytest.raises(RuntimeError, match="LinearCriterion has no second derivative"):
+        torch.autograd.grad(LinearCriterion(CCE())(hidden, weight, labels()), weight, create_graph=True)
+
+
+def test_accumulation_in_two_passes_is_exact() -> None:
+    hidden, weight, _ = layer()
+    target, criterion = labels(), LinearCriterion(DM(0.5, 8), chunk=2)
+    parts = [slice(0, 4), slice(4, 11)]
+    total = torch.stack([criterion.log_normaliser(hidden[p], weight, target[p]) for p in parts]).logsumexp(0)
+    torch.testing.assert_close(total, Criterion(DM(0.5, 8)).log_normaliser(hidden @ weight.T, target))
+    whole = torch.autograd.grad(criterion(hidden, weight, target), weight)[0]
+    pieces = [
+        torch.autograd.grad(criterion(hidden[p], weight, target[p], log_normaliser=total), weight)[0] for p in parts
+    ]
+    torch.testing.assert_close(sum(pieces), whole)
+
+
+def test_nothing_valid_gives_zero() -> None:
+    hidden, weight, bias = layer()
+    for n, target in ((N, torch.full((N,), -100)), (0, torch.empty(0, dtype=torch.long))):
+        for weighting in (CCE(), DM(0.5, 8)):
+            value = LinearCriterion(weighting, chunk=3)(hidden[:n], weight, target, bias)
+            assert value == 0
+            assert not any(g.any() for g in torch.autograd.grad(value, (hidden, weight, bias)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_in_lower_precision_and_under_autocast(dtype: torch.dtype) -> None:
+    parts, target = layer(torch.float32), labels()
+    exact = torch.autograd.grad(LinearCriterion(MAE())(*_as(parts, torch.float64)[:2], target), parts[:2])
+    hidden, weight, _ = _as(parts, dtype)
+    value = LinearCriterion(MAE(), chunk=4)(hidden, weight, target)
+    assert value.dtype == torch.float32
+    tolerance = 1e-5 if dtype == torch.float32 else 3e-2
+    for ours, theirs in zip(torch.autograd.grad(value, parts[:2]), exact, strict=True):
+        assert (ours - theirs).norm() <= tolerance * theirs.norm()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = LinearCriterion(MAE(), chunk=4)(parts[0], parts[1], target)
+    for ours, theirs in zip(torch.autograd.grad(value, parts[:2]), exact, strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - theirs).norm() <= 3e-2 * theirs.norm()
+
+
+def _as(parts: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    return [part.to(dtype) for part in parts]
+
+
+def test_compiles_without_a_break() -> None:
+    torch.compiler.reset()
+    hidden, weight, bias = layer()
+    criterion = LinearCriterion(DM(0.5, 8), chunk=4)
+    torch.compile(criterion, fullgraph=True, backend="aot_eager")(hidden, weight, labels(), bias).backward()
+    expected = torch.autograd.grad(criterion(hidden, weight, labels(), bias), weight)[0]
+    assert weight.grad is not None
+    torch.testing.assert_close(weight.grad, expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"reduction": "none"}, "reduction must be 'mean' or 'sum', got 'none'"),
+        ({"label_smoothing": 0.1}, "label_smoothing must be 0"),
+        ({"value": "objective"}, "value must be 'cross_entropy'"),
+        ({"chunk": 0}, "chunk must be a number of examples"),
+        ({"weighting": DM(0.5, torch.ones(N))}, "must have numbers or PerClass tensors"),
+        ({"taper": torch.ones(N)}, "must have numbers or PerClass tensors"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        LinearCriterion(**{"weighting": DM(0.5, 8), **settings})
+
+
+def test_bad_inputs_are_refused() -> None:
+    hidden, weight, bias = (part.detach() for part in layer())
+    criterion = LinearCriterion(CCE())
+    with pytest.raises(ValueError, match=r"hidden must end in weight's 5 columns, got shape \(11, 4\)"):
+        criterion(hidden[:, :4], weight, labels())
+    with pytest.raises(ValueError, match=r"bias must have weight's 7 rows, got shape \(6,\)"):
+        criterion(hidden, weight, labels(), bias[:6])
+    with pytest.raises(TypeError, match="target must hold class indices"):
+        criterion(hidden, weight, torch.rand(N, C))
+    with pytest.raises(ValueError, match="target must be in"):
+        criterion(hidden, weight, torch.full((N,), 7))
+    with pytest.raises(ValueError, match="log_normaliser is the divisor"):
+        criterion(hidden, weight, labels(), log_normaliser=0.0)
+    with pytest.raises(ValueError, match="weight must have one entry for each of the 7 classes"):
+        LinearCriterion(CCE(), weight=torch.ones(3))(hidden, weight, labels())

@@ -1,0 +1,46 @@
+"""Kernels run on a GPU, or in Triton's interpreter on the CPU: that in a process of its own (test_interpreter.py)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+HERE = Path(__file__).parent
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch's deterministic mode asks for
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+RUNNABLE = INTERPRETED or torch.cuda.is_available()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    needs_kernels = pytest.mark.skip(reason="no GPU; test_interpreter.py runs it in Triton's interpreter")
+    needs_gpu = pytest.mark.skip(reason="needs a GPU")
+    for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(pytest.mark.filterwarnings("ignore:.*deterministic:UserWarning"))
+        if item.path.parent != HERE or item.path.name in ("test_interpreter.py", "test_forms.py"):
+            continue
+        if item.path.name == "test_gpu.py" and not torch.cuda.is_available():
+            item.add_marker(needs_gpu)
+        elif not RUNNABLE:
+            item.add_marker(needs_kernels)
+
+
+@pytest.fixture
+def device() -> torch.device:
+    return torch.device("cpu" if INTERPRETED else "cuda")
+
+
+@pytest.fixture(autouse=True)
+def _kernels_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reweigh.kernels.choice.DEVICES", ("cuda", "cpu") if INTERPRETED else ("cuda",))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_unwritten() -> object:
+    """torch.empty is full of NaN: an entry that no kernel wrote shows."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)

@@ -1,0 +1,30 @@
+"""LinearCriterion on the kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from reweigh.criterion import Criterion
+from reweigh.criterion.linear import LinearCriterion
+from reweigh.weighting import DM, MAE, Focal, Weighting
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("normalise", [None, "batch"])
+@pytest.mark.parametrize("weighting", [DM(0.5, 8), MAE(), Focal(2.0)], ids=repr)
+def test_in_chunks(weighting: Weighting, normalise: Any, dtype: torch.dtype, device: torch.device) -> None:
+    rng = torch.Generator().manual_seed(0)
+    layer = [torch.randn(shape, generator=rng).to(device, dtype).requires_grad_() for shape in ((9, 8), (24, 8))]
+    hidden, weight = layer
+    target = torch.randint(24, (9,), generator=rng).to(device)
+    target[4] = -100
+    value = LinearCriterion(weighting, normalise=normalise, chunk=4)(hidden, weight, target)
+    ours = torch.autograd.grad(value, layer)
+    exact = [part.detach().double().requires_grad_() for part in layer]
+    expected = Criterion(weighting, normalise=normalise)(exact[0] @ exact[1].T, target)
+    for got, wanted in zip(ours, torch.autograd.grad(expected, exact), strict=True):
+        assert (got.double() - wanted).norm() <= (2e-6 if dtype == torch.float32 else 2e-2) * wanted.norm()
+    torch.testing.assert_close(value.double(), expected, rtol=1e-5 if dtype == torch.float32 else 1e-2, atol=1e-6)

@@ -1,0 +1,241 @@
+"""The kernels' gradient and value beside the float64 reference, over shapes, types, strides and edges."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from reweigh.criterion import Criterion
+from reweigh.kernels import choice
+from reweigh.weighting import (
+    CCE,
+    DM,
+    GCE,
+    MAE,
+    MSE,
+    Beta,
+    Curve,
+    Exponential,
+    Focal,
+    Normal,
+    PerClass,
+    Tapered,
+    Uniform,
+    Weighting,
+)
+
+TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 4e-3, torch.float16: 1e-3}
+HALF = torch.bfloat16
+
+
+def draw(
+    n: int, c: int, device: torch.device, dtype: torch.dtype = torch.float32, spread: float = 3.0
+) -> tuple[Tensor, Tensor]:
+    rng = torch.Generator().manual_seed(n * 1000 + c)
+    logits = (torch.randn(n, c, generator=rng) * spread).to(dtype)
+    return logits.to(device), torch.randint(c, (n,), generator=rng).to(device)
+
+
+def result(
+    criterion: Criterion, logits: Tensor, target: Tensor, incoming: Tensor | None = None, **call: Any
+) -> tuple[Tensor, Tensor]:
+    """Value and gradient with respect to logits that are no leaf."""
+    leaf = logits.detach().requires_grad_()
+    z = leaf.view_as(leaf)
+    value = criterion(z, target, **call)
+    (gradient,) = torch.autograd.grad(value, z, torch.ones_like(value) if incoming is None else incoming)
+    return value.detach(), gradient
+
+
+def check(criterion: Criterion, logits: Tensor, target: Tensor, incoming: Tensor | None = None, **call: Any) -> None:
+    """Against the same criterion on float64 logits, which no kernel takes."""
+    assert choice.usable(logits, target)
+    value, gradient = result(criterion, logits, target, incoming, **call)
+    exact = None if incoming is None else incoming.double()
+    expected_value, expected = result(criterion, logits.double(), target, exact, **call)
+    assert gradient.dtype == logits.dtype
+    assert value.dtype == torch.float32
+    assert (gradient.double() - expected).norm() <= TOLERANCE[logits.dtype] * expected.norm()
+    torch.testing.assert_close(value.double(), expected_value, rtol=2e-6, atol=2e-6)
+
+
+@pytest.fixture(params=["one pass", "two passes"])
+def _passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    entire = pytest.importorskip("reweigh.kernels.entire")
+    monkeypatch.setattr(entire, "SINGLE_PASS_FROM", 0 if request.param == "one pass" else 2**62)
+
+
+WEIGHTINGS = [
+    DM(0.5, 8),
+    DM(0, -3),
+    DM(1, 24),
+    Exponential(2),
+    Normal(0.3, 6),
+    Beta(2.5, 1.5),
+    Uniform(),
+    CCE(),
+    MAE(),
+    MSE(),
+    GCE(0.7),
+    Tapered(DM(0.5, 8), 1e-3),
+]
+
+
+@pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("normalise", [None, "unit"])
+@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=repr)
+def test_weightings_that_a_kernel_weighs(weighting: Weighting, normalise: Any, device: torch.device) -> None:
+    check(Criterion(weighting, normalise=normalise), *draw(6, 10, device))
+
+
+@pytest.mark.parametrize("weighting", [*WEIGHTINGS[:1], Normal(0.7, -2), CCE(), WEIGHTINGS[-1]], ids=repr)
+def test_batch_normalisation(weighting: Weighting, device: torch.device) -> None:
+    check(Criterion(weighting, normalise="batch"), *draw(6, 10, device))
+
+
+@pytest.mark.parametrize(
+    "weighting", [Focal(2.0), Curve(((0.0, 0.2), (1.0, 0.0))), CCE() + 3.0 * MAE(), lambda p: 1 - p], ids=repr
+)
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_any_other_weighting(weighting: Any, normalise: Any, device: torch.device) -> None:
+    check(Criterion(weighting, normalise=normalise), *draw(6, 10, device))
+
+
+def test_parameters_by_class_and_by_example(device: torch.device) -> None:
+    logits, target = draw(6, 10, device)
+    by_class = torch.linspace(1, 8, 10, dtype=torch.float64, device=device)
+    check(Criterion(PerClass(DM(0.5, by_class))), logits, target)
+    check(Criterion(DM(0.5, by_class[:6]), taper=by_class[:6] * 1e-3), logits, target)
+
+
+SHAPES = [(1, 2), (5, 2), (65, 3), (3, 100), (2, 1000), (2, 4096), (2, 4104), (2, 9001), (2, 33000)]
+
+
+@pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_shapes_and_types(shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> None:
+    if dtype == torch.float16 and shape[1] > 1000:
+        pytest.skip("as bfloat16")
+    check(Criterion(DM(0.5, 8), normalise="unit"), *draw(*shape, device, dtype))
+
+
+@pytest.mark.parametrize("shape", [(1100, 3), (130, 40)], ids=str)
+def test_many_rows_under_batch_normalisation(shape: tuple[int, int], device: torch.device) -> None:
+    logits, target = draw(*shape, device)
+    target[::7] = -100
+    check(Criterion(DM(0.5, 24)), logits * 0.3, target)
+
+
+@pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
+def test_strided_rows(dtype: torch.dtype, device: torch.device) -> None:
+    wide, target = draw(8, 48, device, dtype)
+    for logits in (wide[:, 8:24], wide[:, 3:16], wide[::2, :40], wide[0:1, :20].expand(4, 20)):
+        check(Criterion(CCE()), logits, target[: len(logits)] % logits.shape[1])
+
+
+@pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_weights_reductions_and_incoming_gradients(reduction: Any, normalise: Any, device: torch.device) -> None:
+    if reduction == "sum" and normalise == "batch":
+        pytest.skip("refused: batch normalisation is its own divisor")
+    logits, target = draw(9, 10, device)
+    target[[1, 4]] = 3
+    weight = torch.linspace(0.1, 2, 10, device=device)
+    sample = torch.linspace(0, 1, 9, device=device)
+    incoming = torch.linspace(-1, 2, 9, device=device) if reduction == "none" else torch.tensor(-0.25, device=device)
+    settings: dict[str, Any] = {"normalise": normalise, "reduction": reduction, "ignore_index": 3}
+    check(Criterion(GCE(0.7), **settings), logits, target, incoming)
+    check(Criterion(GCE(0.7), weight=weight, **settings), logits, target, incoming, sample_weight=sample)
+    check(Criterion(GCE(0.7), **settings), logits, target, incoming, sample_weight=sample.double())
+
+
+@pytest.mark.usefixtures("_passes")
+def test_negative_sample_weights(device: torch.device) -> None:
+    sample = torch.tensor([-1.0, 2.0, -0.5, 1.0, 0.0, 3.0], device=device)
+    check(Criterion(CCE()), *draw(6, 10, device), sample_weight=sample)
+
+
+@pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("normalise", [None, "batch"])
+@pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
+def test_masked_classes_and_far_margins(normalise: Any, dtype: torch.dtype, device: torch.device) -> None:
+    logits, target = draw(8, 12, device, dtype)
+    logits[:, 5] = -math.inf
+    logits[0] = -math.inf
+    logits[0, target[0]] = 1.0  # nothing to turn to
+    logits[1, target[1]] = -math.inf
+    logits[2, target[2]] = 90.0
+    logits[3, target[3]] = -90.0
+    target[4] = -100
+    logits[4, :3] = math.nan  # ignored: not even read
+    criterion = Criterion(MAE(), normalise=normalise, reduction="none")
+    _, gradient = result(criterion, logits, target)
+    known = [0, 2, 3, 5, 6, 7]
+    assert not gradient[[0, 4]].any()
+    assert not gradient[:, 5].any()
+    check(Criterion(MAE(), normalise=normalise), logits[known], target[known])
+    # a target of -inf has w(0), for MAE nothing, and for CCE all there is
+    _, gradient = result(Criterion(CCE(), reduction="sum"), logits[1:2], target[1:2])
+    assert gradient.abs().sum().item() == pytest.approx(2, rel=1e-2)
+
+
+@pytest.mark.usefixtures("_passes")
+def test_norm_is_the_weight_to_the_ends(device: torch.device) -> None:
+    others = torch.randn(61, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    own = torch.linspace(-90, 90, 61, dtype=torch.float64) + others.logsumexp(1)
+    logits = torch.cat((own[:, None], others), 1).float().to(device)
+    target = torch.zeros(61, dtype=torch.long, device=device)
+    for weighting in (CCE(), GCE(0.7), DM(0.5, 8), Beta(2.5, 1.5)):
+        criterion = Criterion(weighting, normalise=None, taper=0.0, reduction="sum")
+        _, gradient = result(criterion, logits, target)
+        _, exact = result(criterion, logits.double(), target)
+        torch.testing.assert_close(gradient.double().abs().sum(1), exact.abs().sum(1), rtol=1e-6, atol=1e-37)
+
+
+@pytest.mark.usefixtures("_passes")
+def test_large_common_offsets_cost_nothing(device: torch.device) -> None:
+    logits, target = draw(5, 10, device)
+    logits = (logits * 8).round() / 8
+    criterion = Criterion(DM(0.5, 8), normalise=None)
+    _, near = result(criterion, logits, target)
+    _, far = result(criterion, logits + 2.0**20, target)
+    torch.testing.assert_close(far, near)
+
+
+@pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_nothing_valid_and_nothing_weighed_give_zero(normalise: Any, device: torch.device) -> None:
+    logits, target = draw(4, 10, device)
+    criterion = Criterion(DM(0.5, 8), normalise=normalise)
+    value, gradient = result(criterion, logits, torch.full_like(target, -100))
+    assert value == 0
+    assert not gradient.any()
+    _, gradient = result(criterion, logits, target, sample_weight=torch.zeros(4, device=device))
+    assert not gradient.any()
+
+
+@pytest.mark.usefixtures("_passes")
+def test_nan_and_unknown_labels_show(device: torch.device) -> None:
+    logits, target = draw(4, 2, device)
+    logits[1, 1 - target[1]] = math.nan
+    target[2] = 7
+    _, gradient = result(Criterion(CCE(), reduction="sum"), logits, target)
+    assert gradient[[1, 2]].isnan().all()
+    assert gradient[[0, 3]].isfinite().all()
+
+
+def test_integer_types_of_targets(device: torch.device) -> None:
+    logits, target = draw(6, 10, device)
+    _, expected = result(Criterion(CCE()), logits, target)
+    for dtype in (torch.uint8, torch.int16, torch.int32):
+        _, gradient = result(Criterion(CCE()), logits, target.to(dtype))
+        assert torch.equal(gradient, expected)
+    _, gradient = result(Criterion(CCE()), logits, torch.stack((target, target), 1)[:, 0])
+    assert torch.equal(gradient, expected)
