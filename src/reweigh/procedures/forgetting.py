@@ -1,0 +1,67 @@
+"""Forgetting (Arpit 2017, as run by MentorNet's authors): dropout slows memorising; its rate is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from reweigh.procedures.journal import CarryOut, Journal, accuracies
+from reweigh.record import read_result
+from reweigh.run import execute
+from reweigh.spec import Run
+from reweigh.spec.checks import number
+
+RATES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+def forgetting(run: Run, root: Path, *, rates: Sequence[float] = RATES, carry_out: CarryOut = execute) -> Path:
+    """Train once for every dropout rate, and keep the one with the best final accuracy on the validation part.
+
+    Args:
+        run: what to train; CCE is what was published. It needs a validation part, whose labels it declares clean or
+            noisy, and a net whose representation can be dropped before the classifier.
+        root: where run folders lie.
+        rates: shares of the representation that are dropped (not kept); 0 is the run itself.
+        carry_out: executes a run; (run, root) -> folder.
+
+    Returns:
+        the procedure's folder. Its result has the `dropout` chosen, its run's final and best test accuracy, the
+        `validation` accuracy of every rate, and whose labels those were.
+    """
+    if run.validation == 0:
+        raise ValueError("forgetting chooses the dropout on a validation part: give the run one, as in validation=0.1")
+    if run.dropout != 0:
+        raise ValueError(f"dropout is {run.dropout}, but it is what forgetting searches: leave it out")
+    asked: list[float] = [number(0, 1, below=True)("a rate of forgetting", rate) for rate in rates]
+    if not asked or len(set(asked)) < len(asked):
+        raise ValueError(f"rates are {list(rates)}; expected one or more dropout rates, none of them twice")
+    journal = Journal("forgetting", run, root, {"rates": tuple(asked)}, carry_out)
+    if journal.is_done:
+        return journal.folder
+    folders = {rate: journal.run(f"dropout {rate:g}", replace(run, dropout=rate)) for rate in asked}
+    scores = {rate: _validation_accuracy(folder) for rate, folder in folders.items()}
+    chosen = best(scores)
+    result = {
+        "dropout": chosen,
+        **accuracies(folders[chosen]),
+        "validation": {f"{rate:g}": score for rate, score in scores.items()},
+        "validation_labels": run.validation_labels,
+    }
+    return journal.finish(result)
+
+
+def best(scores: Mapping[float, float]) -> float:
+    """The rate with the largest score; of several, the smallest.
+
+    >>> best({0.9: 0.8, 0.5: 0.8, 0.2: 0.7})
+    0.5
+    """
+    return max(sorted(scores), key=scores.__getitem__)
+
+
+def _validation_accuracy(folder: Path) -> float:
+    result = read_result(folder)
+    if result is None:
+        raise ValueError(f"{folder}: not finished")
+    return float(result["final"]["validation_accuracy"])

@@ -1,0 +1,149 @@
+"""The folder of a procedure: which runs it is made of, what it left between them, and what came of it.
+
+    runs/forgetting-digits-mlp-s0-0123456789ab/procedure.json
+
+        {"format": 1, "procedure": "forgetting", "run": {...}, "settings": {"rates": [...]},
+         "runs": [{"role": "dropout 0.2", "folder": "digits-mlp-CCE-..."}, ...],
+         "result": {...}}                                      null until the procedure is done
+
+The runs lie beside it, like any others. A procedure that was cut short is carried out again: its finished runs are
+taken as they are, the one that was cut short goes on from its checkpoint, and every byte is as without the break.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+from reweigh.errors import DataError
+from reweigh.noise.arrays import array_bytes, file_hash
+from reweigh.record import read_result
+from reweigh.record.files import make_folder, read_json, replace_file, write_json
+from reweigh.spec import Run, parse
+from reweigh.spec.expression import Value, canonical
+
+FORMAT = 1
+FILE = "procedure.json"
+
+CarryOut: TypeAlias = Callable[[Run, Path], Path]
+"""(run, root) -> the folder of the finished run; `reweigh.run.execute` is one."""
+
+Settings: TypeAlias = Mapping[str, Value]
+
+
+class Journal:
+    """A procedure's folder, open for writing.
+
+    Args:
+        name: of the procedure.
+        run: what it was given.
+        root: where run folders lie, and its own.
+        settings: everything else that decides its result, in values that JSON has.
+        carry_out: executes a run.
+    """
+
+    def __init__(self, name: str, run: Run, root: Path, settings: Settings, carry_out: CarryOut) -> None:
+        self.root, self._carry_out = Path(root), carry_out
+        self.folder = self.root / folder_name(name, run, settings)
+        self._content: dict[str, Any] = {
+            "format": FORMAT,
+            "procedure": name,
+            "run": run.to_mapping(),
+            "settings": _canonical(settings),
+            "runs": [],
+            "result": None,
+        }
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the procedure has its result already."""
+        return (self.folder / FILE).exists() and read_journal(self.folder).result is not None
+
+    def run(self, role: str, run: Run) -> Path:
+        """Carry out one run of the procedure, or on with it, and return its folder; a finished one costs nothing."""
+        self._content["runs"].append({"role": role, "folder": run.folder_name()})
+        self._write()
+        return self._carry_out(run, self.root)
+
+    def array(self, name: str, make: Callable[[], NDArray[Any]]) -> tuple[str, str]:
+        """The path of a .npy in the procedure's folder and its hash; `make` is only called where it is not there."""
+        path = self.folder / name
+        if not path.exists():
+            content = array_bytes(make())
+            make_folder(self.folder)
+            replace_file(path, lambda file: file.write(content))
+        return path.as_posix(), file_hash(path.read_bytes())
+
+    def finish(self, result: Mapping[str, Any]) -> Path:
+        """Write the result: from now on the procedure is done. Returns its folder."""
+        self._content["result"] = dict(result)
+        self._write()
+        return self.folder
+
+    def _write(self) -> None:
+        make_folder(self.folder)
+        write_json(self.folder / FILE, self._content)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What procedure.json says: the runs are (role, folder name), the result is None until the procedure is done."""
+
+    procedure: str
+    run: Run
+    settings: Mapping[str, Any]
+    runs: tuple[tuple[str, str], ...]
+    result: Mapping[str, Any] | None
+
+
+def read_journal(folder: Path) -> Account:
+    """The account of a procedure's folder; DataError where it is missing, damaged or of another format."""
+    path = Path(folder) / FILE
+    content = read_json(path)
+    if content.get("format") != FORMAT:
+        raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
+    try:
+        return Account(
+            procedure=str(content["procedure"]),
+            run=Run.from_mapping(content["run"]),
+            settings=dict(content["settings"]),
+            runs=tuple((str(entry["role"]), str(entry["folder"])) for entry in content["runs"]),
+            result=None if content["result"] is None else dict(content["result"]),
+        )
+    except KeyError as error:
+        raise DataError(f"{path}: {error} is missing") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def folder_name(name: str, run: Run, settings: Settings) -> str:
+    """The procedure's folder: the main choices for people, the hash of all of them for certainty."""
+    key = json.dumps({"procedure": name, "run": run.hash(), "settings": _canonical(settings)}, sort_keys=True)
+    words = [name, *(re.sub(r"[^A-Za-z0-9.]+", "-", word).strip("-.")[-40:] for word in (run.data, run.net))]
+    return f"{'-'.join(words)}-s{run.seed}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def _canonical(settings: Settings) -> dict[str, Value]:
+    return {key: canonical(value) for key, value in settings.items()}
+
+
+def accuracies(folder: Path) -> dict[str, float | None]:
+    """Final and best test accuracy of a finished run."""
+    result = read_result(folder) or {}
+    return {which: (result.get(which) or {}).get("test_accuracy") for which in ("final", "best")}
+
+
+def require_cce(run: Run, procedure: str) -> None:
+    """Refuse a run that is not plain cross entropy, where the procedure itself says what teaches."""
+    if run.weighting is None or parse(run.weighting) != parse("CCE") or run.normalise != "auto" or run.taper != "auto":
+        taught = run.weighting or run.loss or run.method
+        raise ValueError(
+            f"{procedure} teaches by cross entropy and its own corrections: weighting must be CCE, not {taught}"
+        )

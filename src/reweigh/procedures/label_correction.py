@@ -1,0 +1,60 @@
+"""Label correction and retraining (the paper's appendix)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reweigh.procedures.journal import CarryOut, Journal, accuracies
+from reweigh.procedures.predictions import training_probabilities
+from reweigh.record import read_header
+from reweigh.run import execute
+from reweigh.run.material import gather
+from reweigh.spec import Expression, Run
+
+
+def label_correction(run: Run, root: Path, *, carry_out: CarryOut = execute) -> Path:
+    """Replace all labels by the model's predictions at the end of training; train a new one, nothing else changed.
+
+    The second run has the first one's every setting, also its seed, so that all that differs is the labels.
+
+    Args:
+        run: the first run, taught by whatever it says.
+        root: where run folders lie.
+        carry_out: executes a run; (run, root) -> folder.
+
+    Returns:
+        the procedure's folder. Its result has, for `first` and `retrained`, final and best test accuracy and the share
+        of wrong labels it was trained on (None where the truth is not known), and the share of labels that `changed`.
+    """
+    if run.validation > 0:
+        raise ValueError(
+            f"validation is {run.validation}: label correction goes without, as examples are held out by label, and "
+            "new labels would mix the two parts"
+        )
+    journal = Journal("label-correction", run, root, {}, carry_out)
+    if journal.is_done:
+        return journal.folder
+    first = journal.run("first", run)
+    file, _ = journal.array("labels.npy", lambda: training_probabilities(run, first).argmax(1))
+    again = relabelled(run, file)
+    second = journal.run("retrained", again)
+    changed = float(np.mean(np.load(file) != gather(run).train.labels))
+    return journal.finish(
+        {"first": _summary(first, run), "retrained": _summary(second, again, run), "changed": changed}
+    )
+
+
+def relabelled(run: Run, file: str) -> Run:
+    """The run with labels from a file in place of its noise."""
+    noise = str(Expression("given", (file,)))
+    return replace(run, noise=noise, rate=None, include_true=False, noise_count="per_class", noise_seed=None)
+
+
+def _summary(folder: Path, run: Run, original: Run | None = None) -> dict[str, Any]:
+    known = (original or run).noise is not None
+    noise = read_header(folder).details.get("noise") if known else None
+    return accuracies(folder) | {"wrong_labels": None if noise is None else noise["measured"]}
