@@ -1,0 +1,61 @@
+"""A trial is an ordinary run: its folder is where any other run of the same fields would lie."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from reweigh.record import RecordError, read_result, read_rows
+from reweigh.record.files import Lock
+from reweigh.run import Interrupted, Update, execute
+from reweigh.search.worker import Call, Objective, StoppedError
+from reweigh.spec import Run
+
+PAUSE = 1.0  # seconds between two looks at a run that another process is working on
+
+
+def by_execution(root: Path, score: str) -> Objective:
+    """The objective that carries a run out below `root` and returns a column of its final row.
+
+    A run that is done is only read. One that was begun, pruned or cut short goes on from its checkpoint, and its
+    earlier rows are reported first, so that it is judged as if it had never stopped.
+    """
+
+    def objective(run: Run, call: Call) -> float:
+        folder = Path(root) / run.folder_name()
+
+        def watch(update: Update) -> None:
+            if update.row is not None and update.step < update.total and update.row.get(score) is not None:
+                call.report(update.step, update.row[score])
+
+        while not (folder / "result.json").exists():
+            for row in read_rows(folder) if (folder / "rows.jsonl").exists() else ():
+                if row.get(score) is not None and row["step"] < run.iterations:
+                    call.report(row["step"], row[score])
+            if call.should_stop():
+                raise StoppedError
+            try:
+                execute(run, root, watch=watch, should_stop=call.should_stop)
+            except Interrupted:
+                raise StoppedError from None
+            except RecordError:
+                if not is_locked(folder):
+                    raise
+                time.sleep(PAUSE)  # an equal run, or this one in the hands of a worker that was taken for dead
+        final = (read_result(folder) or {}).get("final", {}).get(score)
+        if final is None:
+            raise ValueError(f"{folder} has no {score}; its data set may lack that part")
+        return float(final)
+
+    return objective
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether another process is writing a run."""
+    if not folder.is_dir() or (folder / "result.json").exists():
+        return folder.is_dir()
+    try:
+        Lock(folder).close()
+    except RecordError:
+        return True
+    return False

@@ -1,0 +1,46 @@
+"""`python -m reweigh.search.serve`: a worker in a process of its own; what to do comes as JSON on standard input.
+
+It leaves, and hands its trial back, on SIGTERM, on Ctrl-C, and when standard input ends, which is when whoever started
+it has died.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+
+from reweigh.search.site import Site
+from reweigh.search.storage import open_storage, quiet
+from reweigh.search.study import join_study
+from reweigh.search.worker import work
+
+
+def main() -> None:
+    """Read the job, join the study, work on it."""
+    job = json.loads(sys.stdin.readline())
+    site, name, threads = Site.from_mapping(job["site"]), str(job["study"]), job["threads"]
+    leave = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: leave.set())
+    threading.Thread(target=_leave_at_end, args=(leave,), daemon=True).start()
+    import torch
+
+    from reweigh.search.objective import by_execution
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    quiet()
+    study, plan = join_study(open_storage(site.storage), name)
+    objective = by_execution(site.runs, plan.score)
+    work(study, plan, objective, where=site.where, should_leave=leave.is_set, beat=site.beat, grace=site.grace)
+
+
+def _leave_at_end(leave: threading.Event) -> None:
+    sys.stdin.read()
+    leave.set()
+
+
+if __name__ == "__main__":
+    main()

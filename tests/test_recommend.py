@@ -1,0 +1,42 @@
+"""recommend: published and measured settings, each with its source."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from reweigh import DM, Criterion
+from reweigh.recommendation import Recommendation, recommend
+from reweigh.spec.presets import BETA, published_dm
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 10, 14, 100, 1000])
+@pytest.mark.parametrize("rate", [None, 0.0, 0.1, 0.4, 0.8])
+def test_every_recommendation_trains(num_classes: int, rate: float | None) -> None:
+    found = recommend(num_classes, rate)
+    criterion = Criterion(found.weighting, normalise=found.normalise, taper=found.taper)
+    logits = torch.randn(8, num_classes, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    criterion(logits, torch.arange(8) % num_classes).backward()
+    assert logits.grad is not None
+    assert torch.isfinite(logits.grad).all()
+    assert len(found.source) > 40
+
+
+def test_what_is_called_published_is_what_was_published() -> None:
+    for rate in (0.2, 0.4, 0.6):
+        assert recommend(100, rate).weighting == DM(0.5, BETA["cifar100"][0.5][rate])
+    for rate in (0, 0.2, 0.4):
+        assert published_dm("imdb", rate) == "DM(0, {:g})".format(BETA["imdb"][0][rate])
+        assert recommend(2, rate).weighting == DM(0, BETA["imdb"][0][rate])
+
+
+def test_the_source_says_what_was_not_measured() -> None:
+    assert "you have 50 %" in recommend(10, 0.5).source
+    assert "nobody" in recommend(10).source
+    assert isinstance(recommend(10), Recommendation)
+
+
+@pytest.mark.parametrize(("num_classes", "rate"), [(1, None), (True, None), (10, 1.0), (10, -0.1)])
+def test_bad_arguments_are_refused(num_classes: int, rate: float | None) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        recommend(num_classes, rate)
