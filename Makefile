@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-kill check format clean
+.PHONY: demo test test-slow test-kill check docs format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,10 @@ test-slow: $(READY)
 
 test-kill: $(READY)
 	REWEIGH_KILLS=$(or $(KILLS),1000) $(BIN)/pytest tests/run/test_kill.py --timeout 86400
+
+docs: $(READY)
+	$(BIN)/python tools/doc_figures.py docs/figures
+	$(BIN)/python tools/build_docs.py site
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

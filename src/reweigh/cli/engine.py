@@ -1,0 +1,86 @@
+"""Runs carried out under the user's eyes: progress, a clean stop, and the table at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reweigh.cli.failures import INTERRUPTED, STOPPED, EndedError
+from reweigh.cli.progress import Tell, progress
+from reweigh.cli.stop import Stop
+from reweigh.cli.terminal import console, number, print_json, table
+from reweigh.spec import Run
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from reweigh.run import Update
+
+SHOWN = ("loss", "test_accuracy", "corrupted_accuracy", "intact_accuracy")
+
+
+def carry_out(run: Run, root: Path, stop: Stop, watch: Callable[[Update], None]) -> Path:
+    """Execute a run and return its folder; a stop becomes the exit code of its signal."""
+    from reweigh.run import Interrupted, execute
+
+    try:
+        return execute(run, root, watch=watch, should_stop=stop)
+    except Interrupted as error:
+        code = STOPPED if stop.signal == signal.SIGTERM else INTERRUPTED
+        told = f"stopped after iteration {error.step}; to go on: reweigh resume {error.folder}"
+        raise EndedError(code, told) from error
+
+
+def carry_out_alone(run: Run, root: Path) -> Path:
+    """Execute one run with its own progress; of several processes that share it, only the first one speaks."""
+    with Stop() as stop, progress("it") as tell:
+        return carry_out(run, root, stop, every_row(tell) if is_first() else lambda update: None)
+
+
+def is_first() -> bool:
+    """Whether this process is the only one, or the first of those that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def every_row(tell: Tell) -> Callable[[Update], None]:
+    """A watcher that keeps a line for every row and note."""
+
+    def watch(update: Update) -> None:
+        tell(update.step, update.total, line=update.note if update.row is None else summary(update.row))
+
+    return watch
+
+
+def summary(row: Mapping[str, Any]) -> str:
+    """A row in a few words.
+
+    >>> summary({"step": 100, "loss": 0.51234, "test_accuracy": 0.9})
+    'loss 0.5123, test accuracy 0.9'
+    """
+    return ", ".join(f"{name.replace('_', ' ')} {number(row[name])}" for name in SHOWN if row.get(name) is not None)
+
+
+def report(folder: Path, as_json: bool) -> None:
+    """Where a finished run lies, and what it gave."""
+    from reweigh.record import read_result
+
+    if not is_first():
+        return
+    result = read_result(folder) or {}
+    if as_json:
+        print_json({"folder": str(folder), "result": result})
+        return
+    print(folder)
+    console().print(result_table(result))
+
+
+def result_table(result: Mapping[str, Any]) -> RenderableType:
+    """Final and best beside each other, one line per metric; a hold-out with wrong labels is called so."""
+    final, best = result.get("final") or {}, result.get("best") or {}
+    holdout = str(result.get("holdout", "test"))
+    names = [name for name, value in final.items() if isinstance(value, int | float)]
+    rows = [(name.replace("test_", f"{holdout} ").replace("_", " "), final[name], best.get(name)) for name in names]
+    return table(("", "final", "best"), rows)

@@ -1,0 +1,66 @@
+"""`reweigh train`: one run, from its fields to a folder."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reweigh.cli.engine import carry_out_alone, report
+from reweigh.cli.options import Json, RunsRoot, with_fields
+from reweigh.cli.terminal import say
+from reweigh.spec import Run, authors, describe, parse, text
+
+
+class Preset(str, Enum):
+    """The paper's protocols."""
+
+    text = "text"
+    authors = "authors"
+
+
+@with_fields(describe())
+def train(
+    fields: dict[str, Any],
+    runs: RunsRoot = Path("runs"),
+    preset: Annotated[
+        Preset | None,
+        typer.Option(help="Start from a protocol of the paper: as its text says, or as its authors ran."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a net and keep a record that can be trusted.
+
+    The data set is a name (reweigh data list) or a path to your own: a folder of images with one subfolder per class,
+    a .csv or .parquet table with a column called label, or an .npz with arrays such as x_train and y_train.
+
+    The same command goes on with a run that was cut short, and never repeats one that is done. Every switch has its
+    opposite, such as --no-deterministic, for use with a preset.
+
+    Example: reweigh train --data digits --net mlp-128 --weighting "DM(lam=0.5, beta=8)" --noise symmetric --rate 0.4
+    """
+    run = make_run(fields, preset)
+    if (runs / run.folder_name() / "result.json").exists():
+        say("this run is done already")
+    report(carry_out_alone(run, runs), as_json)
+
+
+def make_run(fields: dict[str, Any], preset: Preset | None = None) -> Run:
+    """The run of the given fields, on top of a preset where one is named."""
+    if preset is not None:
+        fields = _protocol(fields, preset).to_mapping() | fields
+    try:
+        return Run.from_mapping(fields)
+    except TypeError as error:  # a value of the wrong type is a wrong value, on a command line
+        raise ValueError(str(error)) from error
+
+
+def _protocol(fields: dict[str, Any], preset: Preset) -> Run:
+    taught = {name: fields[name] for name in ("weighting", "loss", "method") if name in fields}
+    noise = fields.get("noise")
+    if not taught and noise is not None and parse(noise).name != "symmetric":
+        raise ValueError(f"the preset's own weighting is for symmetric noise, not {noise}; give a --weighting")
+    start = {name: fields[name] for name in ("data", "rate", "seed") if name in fields}
+    return (text if preset is Preset.text else authors)(**start, **taught)

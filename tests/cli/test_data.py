@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reweigh.data.get import SOURCES
+
+
+@pytest.fixture(autouse=True)
+def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REWEIGH_DATA", raising=False)
+
+
+def test_list_names_every_licence(reweigh, tmp_path: Path) -> None:
+    shown = reweigh("data", "list").stdout
+    for name, source in SOURCES.items():
+        assert name in shown
+        assert source.licence in shown
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    listed = reweigh("data", "list", "--root", tmp_path, "--json").json
+    states = {entry["name"]: entry["state"] for entry in listed["data"]}
+    assert states["cifar10"] == "there"
+    assert states["cifar100"] == "get"
+    assert states["clothing1m"] == "by hand"
+    assert states["digits"] == "built in"
+
+
+def test_get_what_is_there(reweigh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reweigh("data", "get", "digits", "--json").json["paths"] == []
+    (tmp_path / "aclImdb").mkdir()
+    monkeypatch.setenv("REWEIGH_DATA", str(tmp_path))
+    ended = reweigh("data", "get", "imdb")
+    assert ended.stdout.splitlines() == [str(tmp_path / "aclImdb"), SOURCES["imdb"].licence]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        (["get", "cifar11"], 2, "did you mean 'cifar10'?"),
+        (["get", "cifar10"], 2, "give --root FOLDER"),
+        (["get", "mars", "--root", "x"], 3, "cannot be downloaded from here"),
+        (["info", "cifar11"], 2, "did you mean 'cifar10'?"),
+        (["info", "cifar10", "--root", "nowhere"], 3, "nowhere"),
+        (["info", "mine.csv"], 3, "mine.csv: no such file"),
+    ],
+)
+def test_one_sentence_for_what_is_wrong(reweigh, line: list[str], code: int, told: str) -> None:
+    ended = reweigh("data", *line)
+    assert ended.code == code
+    assert told in ended.stderr
+
+
+def test_info(reweigh, tmp_path: Path) -> None:
+    shown = reweigh("data", "info", "digits").stdout
+    for word in ("features 64", "1,200", "597", "sha256", "BSD"):
+        assert word in shown
+    (tmp_path / "mine.csv").write_text("a,kind\n" + "1,x\n2,y\n" * 10)
+    found = reweigh("data", "info", tmp_path / "mine.csv", "--label", "kind", "--json").json
+    assert (found["train"], found["test"], found["holdout"]) == (16, 4, "noisy hold-out")
+    assert found["train_counts"] == [8, 8]
+    assert found["licence"] is None

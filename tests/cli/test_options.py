@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from reweigh.cli.train import Preset, make_run, train
+from reweigh.spec import Run, authors, describe, text
+
+BASE = {"data": "digits", "net": "mlp-8", "weighting": "CCE"}
+
+
+def test_every_field_of_a_run_is_an_option_of_train(reweigh) -> None:
+    shown = reweigh("train", "--help").stdout
+    parameters = inspect.signature(train).parameters
+    for field in describe():
+        assert field.name in parameters
+        assert f"--{field.name.replace('_', '-')} " in shown, field.name
+
+
+def test_options_arrive_as_fields(monkeypatch: pytest.MonkeyPatch, reweigh) -> None:
+    seen: list[Run] = []
+
+    def refuse(run: Run, root: object) -> None:
+        seen.append(run)
+        raise ValueError("far enough")
+
+    monkeypatch.setattr("reweigh.cli.train.carry_out_alone", refuse)
+    line = ["train", "--data", "digits", "--net", "mlp-8", "--weighting", "DM(.5, 8)", "--optimiser", "adam"]
+    more = ["--betas", "0.5", "0.9", "--taper", "1e-6", "--deterministic", "--seed", "3", "--evaluate-every", "7"]
+    assert reweigh(*line, *more).code == 2
+    assert seen == [
+        Run(
+            data="digits",
+            net="mlp-8",
+            weighting="DM(0.5, 8)",
+            optimiser="adam",
+            betas=(0.5, 0.9),
+            taper=1e-6,
+            deterministic=True,
+            seed=3,
+            evaluate_every=7,
+        )
+    ]
+
+
+def test_a_preset_is_a_start_that_options_change() -> None:
+    run = make_run({"data": "cifar10", "rate": 0.4, "iterations": 10, "caffe_momentum": False}, Preset.authors)
+    expected = authors("cifar10", rate=0.4).to_mapping() | {"iterations": 10}
+    expected.pop("caffe_momentum")
+    assert run.to_mapping() == expected
+    assert make_run({}, Preset.text) == text()
+    assert make_run({"weighting": "CCE", "rate": 0.3, "seed": 2}, Preset.text) == text(
+        rate=0.3, weighting="CCE", seed=2
+    )
+    other = make_run({"noise": "pair", "rate": 0.4, "weighting": "CCE"}, Preset.text)
+    assert (other.noise, other.rate) == ("pair", 0.4)
+
+
+def test_a_presets_weighting_is_for_its_noise() -> None:
+    with pytest.raises(ValueError, match="symmetric noise, not pair"):
+        make_run({"noise": "pair", "rate": 0.4}, Preset.text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"data": "digits"}, "a run needs 'net'"),
+        (BASE | {"optimiser": "adm"}, "did you mean 'adam'"),
+        (BASE | {"loss": "X"}, "exactly one of weighting, loss and method"),
+        (BASE | {"weighting": "DM(0.5"}, "never closed"),
+        (BASE | {"betas": (1.0, 2.0)}, "betas is 1.0"),
+    ],
+)
+def test_a_wrong_run_is_a_value_error(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=told.replace("(", r"\(")):
+        make_run(fields)
+
+
+def test_a_switch_and_its_opposite_contradict(reweigh) -> None:
+    ended = reweigh("train", "--deterministic", "--no-deterministic")
+    assert ended.code == 2
+    assert "contradict" in ended.stderr

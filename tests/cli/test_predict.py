@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reweigh.data.digits import load
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "new.npz", x=load().test.inputs[:25])
+    return tmp_path / "new.npz"
+
+
+def test_csv_on_standard_output_and_in_a_file(reweigh, finished: Path, inputs: Path, tmp_path: Path) -> None:
+    ended = reweigh("predict", finished, inputs)
+    assert ended.code == 0
+    rows = list(csv.DictReader(ended.stdout.splitlines()))
+    assert len(rows) == 25
+    assert rows[0].keys() == {"example", "class", "p"}
+    assert all(row["class"] in "0123456789" and 0.1 <= float(row["p"]) <= 1 for row in rows)
+    told = reweigh("predict", finished / "model", inputs, "-o", tmp_path / "new" / "out.csv")
+    assert told.stdout == f"{tmp_path / 'new' / 'out.csv'}: 25 predictions\n"
+    assert (tmp_path / "new" / "out.csv").read_text() == ended.stdout
+
+
+def test_json_and_all_probabilities(reweigh, finished: Path, inputs: Path) -> None:
+    line = ["predict", finished.name[-12:-6], inputs, "--runs", finished.parent, "--best"]
+    found = reweigh(*line, "--json", "--probabilities").json
+    assert found["model"] == str(finished / "model")
+    assert len(found["class"]) == len(found["p"]) == 25
+    np.testing.assert_allclose(np.sum(found["probabilities"], axis=1), 1)
+    header = reweigh(*line, "--probabilities").stdout.splitlines()[0]
+    assert header.split(",")[3:] == [f"p({k})" for k in range(10)]
+
+
+def test_a_terminal_gets_a_table(reweigh, finished: Path, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reweigh.cli.predict._is_terminal", lambda: True)
+    shown = reweigh("predict", finished, inputs).stdout
+    assert "... and 5 more" in shown
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "told"),
+    [("nothing", "x.npz", "nothing: no such run"), ("finished", "x.npz", "x.npz: no such file")],
+)
+def test_one_sentence_for_what_is_wrong(reweigh, finished: Path, model: str, inputs: str, told: str) -> None:
+    ended = reweigh("predict", finished if model == "finished" else model, inputs)
+    assert ended.code == 3
+    assert told in ended.stderr

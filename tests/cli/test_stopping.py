@@ -1,0 +1,62 @@
+"""Ctrl-C and SIGTERM: in this process, and in one of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reweigh.cli.stop import Stop
+from reweigh.record import read_rows, summarise
+
+
+def test_the_first_signal_asks_and_a_second_ctrl_c_interrupts(capfd: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Stop() as stop:
+        assert not stop()
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+        assert stop.signal == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert "again stops at once" in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_sigterm_only_asks() -> None:
+    with Stop() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.signal == signal.SIGTERM
+        signal.raise_signal(signal.SIGINT)  # the first one that came decides
+        assert stop.signal == signal.SIGTERM
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 4), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"])
+def test_a_stopped_run_can_go_on(reweigh, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    fields = ["--data", "digits", "--net", "mlp-8", "--weighting", "CCE", "--device", "cpu"]
+    length = ["--iterations", "400", "--evaluate-every", "50"]
+    line = [sys.executable, "-m", "reweigh", "train", *fields, *length, "--runs", str(tmp_path)]
+    quiet = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("50/400")  # it has begun
+        process.send_signal(number)
+        said = process.stderr.read()
+        assert process.wait() == code
+    assert "to go on: reweigh resume" in said
+    assert "Traceback" not in said
+    (folder,) = tmp_path.iterdir()
+    assert summarise(folder).state == "resumable"
+    stopped = read_rows(folder)
+
+    ended = reweigh("resume", folder)
+    assert ended.code == 0
+    assert "going on from iteration" in ended.stderr
+    rows = read_rows(folder)
+    assert [row["step"] for row in rows] == list(range(50, 401, 50))
+    assert rows[: len(stopped)] == stopped

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+QUICK = ["--weighting", "CCE", "--iterations", "20", "--evaluate-every", "20", "--device", "cpu"]
+
+
+def test_a_run_gives_a_folder_and_a_table(reweigh, tiny: list[str], tmp_path: Path) -> None:
+    line = ["train", *tiny, "--weighting", "DM(lam=0.5, beta=8)", "--runs", tmp_path]
+    ended = reweigh(*line)
+    assert ended.code == 0
+    folder = Path(ended.stdout.splitlines()[0])
+    assert folder.parent == tmp_path
+    assert (folder / "result.json").is_file()
+    assert (folder / "model" / "model.json").is_file()
+    assert ended.stdout.splitlines()[1].split() == ["final", "best"]
+    assert any(row.startswith("test accuracy") for row in ended.stdout.splitlines())
+    plain = [row for row in ended.stderr.splitlines() if "test accuracy" in row]
+    assert len(plain) == 4  # one line per evaluation where there is no terminal
+    assert plain[0].startswith("10/40")
+
+    before = (folder / "rows.jsonl").read_bytes()
+    again = reweigh(*line)
+    assert again.code == 0
+    assert "done already" in again.stderr
+    assert again.stdout == ended.stdout
+    assert (folder / "rows.jsonl").read_bytes() == before
+
+
+def test_json_is_one_object(reweigh, finished: Path) -> None:
+    ended = reweigh("resume", finished, "--json")
+    assert ended.json["folder"] == str(finished)
+    assert ended.json["result"] == json.loads((finished / "result.json").read_text())
+
+
+def table(path: Path) -> str:
+    rng = np.random.default_rng(0)
+    rows = [f"{rng.normal(k):.4f},{rng.normal(-k):.4f},{'ab'[k]}" for k in (0, 1) for _ in range(20)]
+    (path / "mine.csv").write_text("\n".join(["x,y,label", *rows]) + "\n")
+    return "mine.csv"
+
+
+def arrays(path: Path) -> str:
+    rng = np.random.default_rng(0)
+    np.savez(path / "mine.npz", x_train=rng.normal(size=(40, 5)), y_train=np.arange(40) % 3)
+    return "mine.npz"
+
+
+def pictures(path: Path) -> str:
+    for k, name in enumerate(("dark", "light")):
+        (path / "mine" / name).mkdir(parents=True)
+        for i in range(6):
+            Image.new("RGB", (10, 12), (200 * k + i,) * 3).save(path / "mine" / name / f"{i}.png")
+    return "mine"
+
+
+@pytest.mark.parametrize(("make", "more"), [(table, []), (arrays, []), (pictures, ["--image-size", "8"])])
+def test_your_own_data_in_one_line(
+    reweigh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make, more: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = reweigh("train", "--data", make(tmp_path), "--net", "mlp-4", *more, *QUICK)
+    assert ended.code == 0, ended.stderr
+    assert "noisy hold-out accuracy" in ended.stdout  # never called a test where its labels may be wrong
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        (["--data", "digitz", "--net", "mlp-8"], 2, "did you mean 'digits'?"),
+        (["--data", "nothing.csv", "--net", "mlp-8"], 3, "nothing.csv: no such file"),
+        (["--data", "digits", "--net", "mlp8"], 2, "no net is called 'mlp8'"),
+        (["--data", "digits", "--net", "resnet20"], 2, "reads RGB images"),
+        (["--data", "digits", "--net", "mlp-8", "--noise", "symetric", "--rate", "0.1"], 2, "'symmetric'"),
+        (["--data", "digits", "--net", "mlp-8", "--data-hash", "0" * 12], 3, "hash"),
+    ],
+)
+def test_one_sentence_for_what_is_wrong(reweigh, tmp_path: Path, line: list[str], code: int, told: str) -> None:
+    ended = reweigh("train", *line, "--weighting", "CCE", "--runs", tmp_path)
+    assert ended.code == code
+    assert told in ended.stderr
+    assert ended.stderr.startswith("reweigh: ")
+    assert ended.stderr.count("\n") == 1
+    assert not ended.stdout
+
+
+def test_a_folder_that_cannot_be_made_fails(reweigh, tiny: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = reweigh("train", *tiny, "--weighting", "CCE", "--runs", tmp_path / "file")
+    assert ended.code == 1
+    assert "cannot create the folder" in ended.stderr
