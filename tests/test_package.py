@@ -27,8 +27,9 @@ LEVELS = [
     {"methods"},
     {"train"},
     {"run"},
-    {"predict", "procedures", "search", "retrieval", "suspects", "table"},
-    {"figures", "report", "integrations"},
+    {"figures", "recommendation"},
+    {"predict", "procedures", "report"},
+    {"search"},
     {"cli"},
     {"__main__"},
 ]

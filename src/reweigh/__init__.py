@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from reweigh.density import *  # noqa: F403
     from reweigh.direction import margin as margin
     from reweigh.direction import unit_direction as unit_direction
-    from reweigh.run import execute as execute
+    from reweigh.run.execute import execute as execute
     from reweigh.spec import Run as Run
     from reweigh.spec import authors as authors
     from reweigh.spec import parse as parse

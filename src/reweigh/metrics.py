@@ -26,6 +26,21 @@ def per_class_accuracy(predicted: Tensor, target: Tensor, num_classes: int) -> l
     return [r / n if n else None for r, n in zip(right.tolist(), total.tolist(), strict=True)]
 
 
+def reliability(confidence: Tensor, correct: Tensor, bins: int = 15) -> list[dict[str, float]]:
+    """The reliability diagram: mean confidence, accuracy and count of every equal-width bin that has any example.
+
+    >>> reliability(torch.tensor([0.9, 0.9, 0.3]), torch.tensor([True, False, True]), bins=2)
+    [{'confidence': 0.3, 'accuracy': 1.0, 'count': 1}, {'confidence': 0.9, 'accuracy': 0.5, 'count': 2}]
+    """
+    which = (confidence.double() * bins).long().clamp(0, bins - 1)
+    rows = []
+    for b in sorted(set(which.tolist())):
+        inside = which == b
+        mean, right = (float(x[inside].double().mean()) for x in (confidence, correct))
+        rows.append({"confidence": round(mean, 6), "accuracy": round(right, 6), "count": int(inside.sum())})
+    return rows
+
+
 def calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> float:
     """Expected calibration error (Guo 2017): Σ_b |b| / N · |accuracy of b - mean confidence of b|, equal-width bins.
 

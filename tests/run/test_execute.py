@@ -259,3 +259,11 @@ def test_imbalance_and_given_labels(tmp_path: Path) -> None:
 def test_wrong_words_are_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         execute(replace(DIGITS, **change), tmp_path)
+
+
+def test_a_loss_may_follow_a_schedule_and_a_cosine_head_loads_again(tmp_path: Path) -> None:
+    warm = replace(DIGITS, weighting=None, loss="BootstrapHard(linear(1, 0.8, until=0.5))")
+    assert read_rows(execute(warm, tmp_path))[-1]["step"] == 60
+    folder = execute(replace(DIGITS, weighting=None, method="LDAM"), tmp_path)
+    net, _ = load_model(folder / "model")
+    assert net.classifier.bias is None

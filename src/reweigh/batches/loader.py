@@ -44,6 +44,7 @@ class Loader:
         context: how they are started ("fork", "forkserver", "spawn"); None is Python's default.
         device: where batches lie.
         channels_last: memory format of the inputs.
+        shard: which positions of every batch are this process's, where several share a run; None is all.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Loader:
         context: str | None = None,
         device: torch.device | str = "cpu",
         channels_last: bool = False,
+        shard: slice | None = None,
     ) -> None:
         if min(crop) < 1 or crop[0] > resize[0] or crop[1] > resize[1]:
             raise ValueError(f"crop must lie within resize {resize}, not {crop}")
@@ -69,7 +71,7 @@ class Loader:
         self.device = torch.device(device)
         self.labels = label_tensor(labels, len(files), self.device)
         self.order, self.seed, self.flip, self.channels_last = order, seed, flip, channels_last
-        self.workers, self.context = workers, context
+        self.workers, self.context, self.shard = workers, context, shard
         self.room = resize[0] - crop[0], resize[1] - crop[1]
         self._crops = Crops(files, resize, crop)
         self._affine = (normalisation or Normalisation((0.0,) * 3, (1.0,) * 3)).pixels(self.device)
@@ -118,6 +120,8 @@ class Loader:
                 index = checked(self.order, block, len(self))
                 top, left, flip = draw(self.seed, block, index.shape[1], self.room)
                 rows = torch.stack((index, top, left, flip * self.flip), 1)
+                if self.shard is not None:
+                    rows = rows[:, :, self.shard]
             yield rows[step - block.start]
 
     def _through_workers(self, plans: Iterator[Tensor]) -> Iterator[Batch]:

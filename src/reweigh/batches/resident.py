@@ -47,6 +47,7 @@ class Resident:
             pixels from 0 to 1, and features as they are.
         device: where everything lies.
         channels_last: memory format of image batches.
+        shard: which positions of every batch are this process's, where several share a run; None is all.
 
     >>> from reweigh.batches.sampler import Shuffled
     >>> images = np.zeros((10, 32, 32, 3), np.uint8)
@@ -67,8 +68,10 @@ class Resident:
         normalisation: Normalisation | None = None,
         device: torch.device | str = "cpu",
         channels_last: bool = False,
+        shard: slice | None = None,
     ) -> None:
         self.device = torch.device(device)
+        self.shard = shard
         self.order, self.seed, self.channels_last = order, seed, channels_last
         self.augmentation = _named(augmentation)
         self.size: tuple[int, int] | None = None  # of an image; None for features
@@ -155,6 +158,8 @@ class Resident:
         top, left, flip = draw(self.seed, steps, index.shape[1], (room, room))
         start = index if self.size is None else window_start(self._store.shape, index, top, left)
         plan = torch.stack((index, start, flip), 1)
+        if self.shard is not None:
+            plan = plan[:, :, self.shard].contiguous()
         if self.device.type == "cuda":
             plan = plan.pin_memory()  # so that the copy need not wait for what the device is doing
         return plan.to(self.device, non_blocking=True)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from reweigh.metrics import per_class_accuracy
-from reweigh.noise import label_hash
-from reweigh.record import Header, Record, environment, read_rows, summarise
+from reweigh.record import Record, environment, read_rows, summarise
 from reweigh.record.files import make_folder
 from reweigh.run.material import Material, gather
+from reweigh.run.outcome import Best, finish, finite, header_of, result_of
 from reweigh.run.parts import (
     autocast_of,
     batches_of,
     device_of,
     epoch_of,
-    input_shape,
     machine,
     method_of,
     net_of,
@@ -31,11 +28,13 @@ from reweigh.run.parts import (
 )
 from reweigh.spec import Run, parse
 from reweigh.train import checkpoint
-from reweigh.train.evaluate import Seen, holdout_row, look, training_row
-from reweigh.train.loop import Progress, has_dropout, train
-from reweigh.train.model import Card, save_model
-from reweigh.train.optimisers import build_optimiser
+from reweigh.train.captured import Speed, fastest, looking, on_stream
+from reweigh.train.distributed import Ranks, joined, sharing
+from reweigh.train.evaluate import holdout_row, training_row
+from reweigh.train.loop import Eager, Progress, has_dropout, train
+from reweigh.train.optimisers import build_optimiser, restore
 from reweigh.train.schedules import learning_rate
+from reweigh.train.supervisor import heartbeat
 
 
 class Interrupted(Exception):  # noqa: N818  (it is no error)
@@ -44,6 +43,9 @@ class Interrupted(Exception):  # noqa: N818  (it is no error)
     def __init__(self, folder: Path, step: int) -> None:
         super().__init__(f"stopped at iteration {step}; run it again to go on: {folder}")
         self.folder, self.step = folder, step
+
+    def __reduce__(self) -> tuple[type[Interrupted], tuple[Path, int]]:
+        return Interrupted, (self.folder, self.step)  # so that it can come from another process
 
 
 @dataclass(frozen=True)
@@ -62,29 +64,53 @@ def execute(
     *,
     watch: Callable[[Update], None] = lambda update: None,
     should_stop: Callable[[], bool] = lambda: False,
+    speed: Speed | None = None,
 ) -> Path:
     """Carry a run out, or on from its last checkpoint; a finished one is returned as it is.
+
+    Started by torchrun, the processes share the run: each takes its part of every batch, and the first one writes.
 
     Args:
         run: what to do.
         root: where run folders lie; this one's is `root / run.folder_name()`.
         watch: told of progress.
         should_stop: asked after every iteration; True writes a checkpoint and raises `Interrupted`.
+        speed: how a GPU is used.
 
     Returns:
         the run's folder, with run.json, rows.jsonl, model/ and result.json.
     """
-    folder = Path(root) / run.folder_name()
+    with machine(run), joined(device_of(run)) as ranks, on_stream(device_of(run)):
+        for update in updates(run, root, should_stop=should_stop, speed=speed or Speed(), ranks=ranks):
+            watch(update)
+    return folder_of(run, root)
+
+
+def folder_of(run: Run, root: Path) -> Path:
+    """Where a run lies."""
+    return Path(root) / run.folder_name()
+
+
+def updates(
+    run: Run, root: Path, *, should_stop: Callable[[], bool], speed: Speed, ranks: Ranks | None = None
+) -> Generator[Update]:
+    """`execute` as an iterator, one update for each iteration, so that runs can take turns.
+
+    The caller sets torch's switches (`machine`) and the stream.
+    """
+    ranks, folder = ranks or Ranks(), folder_of(run, root)
     if (folder / "result.json").exists() and summarise(folder).state == "done":
-        return folder
-    device = device_of(run)
-    with machine(run):
-        material = gather(run)
-        header = _header(run, material)
-        make_folder(folder)
-        with Record(folder, header, environment(str(device))) as record:
-            _carry_out(run, material, device, folder, record, watch, should_stop)
-    return folder
+        return
+    device = ranks.device(device_of(run))
+    speed = speed.for_run(run, device)
+    material = gather(run)
+    with ExitStack() as stack:
+        record = None
+        if ranks.first:
+            make_folder(folder)
+            settings = environment(str(device)) | speed.described() | {"processes": ranks.size}
+            record = stack.enter_context(Record(folder, header_of(run, material), settings))
+        yield from _carry_out(run, material, device, folder, record, should_stop, speed, ranks)
 
 
 def _carry_out(
@@ -92,42 +118,50 @@ def _carry_out(
     material: Material,
     device: torch.device,
     folder: Path,
-    record: Record,
-    watch: Callable[[Update], None],
+    record: Record | None,
     should_stop: Callable[[], bool],
-) -> None:
-    batches = batches_of(run, material.train, material, device, order=order_of(run, material.train))
+    speed: Speed,
+    ranks: Ranks,
+) -> Iterator[Update]:
+    shard = ranks.shard(run.batch_size) if ranks.size > 1 else None
+    batches = batches_of(run, material.train, material, device, order=order_of(run, material.train), shard=shard)
     test = batches_of(run, material.dataset.test, material, device, order=None) if len(material.dataset.test) else None
     held = material.validation
     validation = batches_of(run, held, material, device, order=None) if held is not None else None
     trusted = None
     if held is not None and run.validation_labels == "clean":
         trusted = batches_of(run, held, material, device, order=order_of(run, held))
-    method = method_of(run, material, batches, trusted, net_of(run, material, device))
+    taught = method_of(run, material, batches, trusted, net_of(run, material, device), ranks)
+    method = taught.method
     optimiser = build_optimiser(method.trainable, run)
-    autocast, schedule = autocast_of(run, device), parse(run.schedule)
+    autocast, schedule, beat = autocast_of(run, device), parse(run.schedule), heartbeat()
     progress, best, started = Progress(), Best(), time.perf_counter()
     path = folder / "checkpoint.pt"
     if (loaded := checkpoint.load(path, map_location=device)) is not None:
         progress.load_state_dict(loaded.state["progress"])
         method.trainable.load_state_dict(loaded.state["net"])
-        optimiser.load_state_dict(loaded.state["optimiser"])
+        restore(optimiser, loaded.state["optimiser"])
         method.load_state_dict(loaded.state["method"])
         best = Best(**loaded.state["best"])
-        watch(Update(progress.step, run.iterations, note=loaded.note or f"going on from iteration {progress.step}"))
-    record.rewind(progress.step if loaded is not None else -1)
+        yield Update(progress.step, run.iterations, note=loaded.note or f"going on from iteration {progress.step}")
+    ranks.agree(progress.step, "a checkpoint of iteration")  # also: none writes the next before all have read this
+    if record is not None:
+        record.rewind(progress.step if loaded is not None else -1)
     size = 1024 if material.train.kind != "files" else 128
     given = torch.from_numpy(material.train.labels.copy())
     clean = None if material.clean is None else torch.from_numpy(material.clean.copy())
     column: list[Tensor] = []  # p of every training example at the evaluation at hand
+    see = looking(speed, autocast, size, lambda: beat(progress.step))
 
     def evaluate(step: int) -> dict[str, Any]:
-        seen = look(method.predictor, batches, size, autocast, lambda z, y, i: method.weights(z, y, i, step - 1))
+        if record is None:
+            return {}
+        seen = see(method.predictor, batches, lambda z, y, i: method.weights(z, y, i, step - 1))
         column[:] = [seen.p]
         row = training_row(seen, given, clean, material.dataset.num_classes)
         for name, part in (("test", test), ("validation", validation)):
             if part is not None:
-                row |= holdout_row(look(method.predictor, part, size, autocast), part.labels.cpu(), name)
+                row |= holdout_row(see(method.predictor, part), part.labels.cpu(), name)
         return row
 
     def save() -> None:
@@ -140,110 +174,54 @@ def _carry_out(
         }
         checkpoint.save(path, state)
 
-    stopping = False
+    def rate(step: int) -> float:
+        return learning_rate(run.lr, schedule, step, run.iterations)
 
-    def is_paused(step: int) -> bool:
-        nonlocal stopping
-        watch(Update(step, run.iterations))
-        stopping = should_stop()
-        return stopping or (run.checkpoint_every is not None and step % run.checkpoint_every == 0)
-
-    rows = train(
+    eager = Eager(
         method,
         batches,
         optimiser,
-        progress,
         total=run.iterations,
-        epoch=epoch_of(run, material),
-        learning_rate=lambda step: learning_rate(run.lr, schedule, step, run.iterations),
-        evaluate=evaluate,
-        is_evaluated=lambda step: step % run.evaluate_every == 0 or step == run.iterations,
-        is_paused=is_paused,
+        learning_rate=rate,
         autocast=autocast,
         caffe_momentum=run.caffe_momentum,
         dropout_seed=run.seed if has_dropout(method.trainable) else None,
+        set_parameters=taught.set_parameters,
+        share=sharing(method.trainable.parameters(), ranks) if ranks.size > 1 else Tensor.detach,
+    )
+    iteration, note = fastest(eager, speed, taught.obstacle)
+    if note is not None:
+        yield Update(progress.step, run.iterations, note=note)
+    rows = train(
+        iteration,
+        method,
+        progress,
+        total=run.iterations,
+        epoch=epoch_of(run, material),
+        learning_rate=rate,
+        evaluate=evaluate,
+        is_evaluated=lambda step: step % run.evaluate_every == 0 or step == run.iterations,
     )
     for row in rows:
-        if row is not None:
+        step = progress.step
+        beat(step)
+        is_row = row is not None
+        if row is not None and record is not None:
             row = finite(row)
             record.append(row, column[0].numpy() if run.record_p else None)
             best.consider(row, method.predictor.state_dict())
-            watch(Update(progress.step, run.iterations, row=row))
-            stopping = should_stop()
-        save()
-        if stopping and progress.step < run.iterations:
-            raise Interrupted(folder, progress.step)
-    seen = look(method.predictor, test, size, autocast) if test is not None else None
-    result = _result(run, material, read_rows(folder), best, seen) | {
-        "seconds": round(time.perf_counter() - started, 3)
-    }
-    card = Card(
-        net=run.net,
-        class_names=material.dataset.class_names,
-        kind=material.dataset.kind,
-        shape=input_shape(material),
-        normalisation=material.normalisation,
-        dropout=run.dropout,
-        run=run,
-        metrics={key: result[key] for key in ("final", "best", "holdout")},
-    )
-    save_model(folder / "model", method.predictor, card, best=best.net)
-    record.finish(result)
-    for spent in (path, checkpoint.previous(path)):
-        spent.unlink(missing_ok=True)
-
-
-@dataclass
-class Best:
-    """The best net so far, by validation accuracy where there is a validation part, else by test accuracy."""
-
-    score: float = -math.inf
-    step: int = -1
-    net: dict[str, Tensor] | None = None
-
-    def consider(self, row: dict[str, Any], net: dict[str, Tensor]) -> None:
-        score = row.get("validation_accuracy", row.get("test_accuracy"))
-        if score is not None and score > self.score:
-            self.score, self.step = score, row["step"]
-            self.net = {name: tensor.detach().cpu().clone() for name, tensor in net.items()}
-
-
-def finite(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with None where a number is not finite, which JSON has no word for."""
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
-
-
-def _header(run: Run, material: Material) -> Header:
-    corruption = material.corruption
-    details: dict[str, Any] = {
-        "name": material.dataset.name,
-        "holdout": material.dataset.holdout,
-        "class_names": list(material.dataset.class_names),
-        "class_counts": np.bincount(material.train.labels, minlength=material.dataset.num_classes).tolist(),
-    }
-    if corruption is not None:
-        details["noise"] = {
-            "kind": corruption.kind,
-            "rate": corruption.rate,
-            "measured": corruption.measured,
-            "hash": corruption.hash,
-            "counts": corruption.counts.tolist() if corruption.num_classes <= 100 else None,
-        }
-    return Header(run, material.data_hash, label_hash(material.train.labels), len(material.train), details)
-
-
-def _result(run: Run, material: Material, rows: list[dict[str, Any]], best: Best, seen: Seen | None) -> dict[str, Any]:
-    """Final and best, side by side; best of test checkpoints is what papers print, and is optimistic."""
-    final = {key: value for key, value in rows[-1].items() if not isinstance(value, list)}
-    scored = [row for row in rows if row.get("test_accuracy") is not None]
-    top = max(scored, key=lambda row: row["test_accuracy"], default=None)
-    result: dict[str, Any] = {
-        "final": final,
-        "best": None if top is None else {"step": top["step"], "test_accuracy": top["test_accuracy"]},
-        "holdout": material.dataset.holdout,
-        "kept": {"step": best.step, "by": "validation" if run.validation > 0 else material.dataset.holdout},
-    }
-    if seen is not None:
-        target = torch.from_numpy(material.dataset.test.labels.copy())
-        result["per_class_accuracy"] = per_class_accuracy(seen.predicted, target, material.dataset.num_classes)
-    return result
+        yield Update(step, run.iterations, row=row or None)
+        # ranks ask each other seldom where the question would make a GPU wait
+        asked = ranks.size == 1 or device.type != "cuda" or is_row or step % 16 == 0
+        stopping = asked and ranks.any(should_stop())
+        is_paused = run.checkpoint_every is not None and step % run.checkpoint_every == 0
+        if record is not None and (is_row or is_paused or stopping):
+            save()
+        if stopping and step < run.iterations:
+            raise Interrupted(folder, step)
+    if record is not None:
+        seen = see(method.predictor, test) if test is not None else None
+        seconds = round(time.perf_counter() - started, 3)
+        result = result_of(run, material, read_rows(folder), best, seen) | {"seconds": seconds}
+        finish(run, material, method.predictor, best, result, record)
+    ranks.any(False)  # no rank returns before the result is there

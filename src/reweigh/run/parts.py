@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 
 from reweigh.batches import Balanced, Cyclic, Loader, Order, Resident, Shuffled
 from reweigh.criterion import Criterion
-from reweigh.criterion.options import Normalise
+from reweigh.criterion.options import Normalise, Taper
 from reweigh.data.dataset import Part
 from reweigh.errors import DataError
 from reweigh.methods.criterion import ByCriterion
@@ -23,9 +24,11 @@ from reweigh.nets.net import Net
 from reweigh.nets.registry import build
 from reweigh.nets.weights import load_weights
 from reweigh.run.material import Material
-from reweigh.spec import Run, parse
+from reweigh.spec import Expression, Run, is_scheduled, parse
 from reweigh.streams import generator
-from reweigh.train.schedules import over_steps, taper_at
+from reweigh.train.distributed import OfShard, Ranks, Uncounted
+from reweigh.train.schedules import in_tensors, over_steps, taper_at
+from reweigh.weighting import Weighting
 from reweigh.weighting.parse import weighting_from
 
 Batches = Resident | Loader
@@ -50,7 +53,15 @@ def order_of(run: Run, part: Part) -> Order:
     return kind(len(part), run.batch_size, run.seed)
 
 
-def batches_of(run: Run, part: Part, material: Material, device: torch.device, *, order: Order | None) -> Batches:
+def batches_of(
+    run: Run,
+    part: Part,
+    material: Material,
+    device: torch.device,
+    *,
+    order: Order | None,
+    shard: slice | None = None,
+) -> Batches:
     """A part as batches: on the device where it fits in memory, through workers where it lies in files."""
     channels_last = device.type == "cuda"
     if part.kind == "files":
@@ -66,6 +77,7 @@ def batches_of(run: Run, part: Part, material: Material, device: torch.device, *
             workers=run.workers,
             device=device,
             channels_last=channels_last,
+            shard=shard,
         )
     features = part.kind == "features"
     return Resident(
@@ -77,6 +89,7 @@ def batches_of(run: Run, part: Part, material: Material, device: torch.device, *
         normalisation=material.normalisation,
         device=device,
         channels_last=channels_last and not features,
+        shard=shard,
     )
 
 
@@ -110,17 +123,36 @@ def net_of(run: Run, material: Material, device: torch.device, stream: str = "in
     return net
 
 
-def method_of(run: Run, material: Material, batches: Batches, trusted: Batches | None, net: Net) -> Method:
-    """What teaches the net: a criterion with its schedules, a loss, or a method."""
+def method_of(
+    run: Run,
+    material: Material,
+    batches: Batches,
+    trusted: Batches | None,
+    net: Net,
+    ranks: Ranks | None = None,
+) -> Taught:
+    """What teaches the net: a criterion with its schedules, a loss, or a method; several ranks each a share of it."""
+    ranks = ranks or Ranks()
     device, num_classes = batches.device, material.dataset.num_classes
     if run.weighting is not None:
-        return ByCriterion(net, criterion_at(run))
+        criterion_at, set_parameters, obstacle = criterion_of(run, device, ranks.group)
+        if not ranks.counted(run.batch_size):
+            return Taught(ByCriterion(net, lambda step: Uncounted(criterion_at(step))), set_parameters, obstacle)
+        return Taught(ByCriterion(net, criterion_at), set_parameters, obstacle)
     if run.loss is not None:
         from reweigh.losses.parse import loss_from
 
         counts = np.bincount(material.train.labels, minlength=num_classes).tolist()
-        loss = loss_from(parse(run.loss), num_classes, counts).to(device)
-        return ByCriterion(net, lambda step: loss)
+        expression = parse(run.loss)
+
+        def loss_of(now: Expression) -> nn.Module:
+            loss = loss_from(now, num_classes, counts).to(device)
+            return loss if ranks.size == 1 else OfShard(loss, ranks, run.batch_size)
+
+        obstacle = "its loss follows a schedule" if is_scheduled(expression) else None
+        return Taught(ByCriterion(net, over_steps(loss_of, expression, run.iterations)), obstacle=obstacle)
+    if ranks.size > 1:
+        raise ValueError(f"method {run.method} looks at whole batches; run it in one process, not {ranks.size}")
     from reweigh.methods.parse import method_from
 
     context = Context(
@@ -135,23 +167,59 @@ def method_of(run: Run, material: Material, batches: Batches, trusted: Batches |
         seed=run.seed,
         device=device,
     )
-    return method_from(parse(cast(str, run.method)), context)
+    return Taught(method_from(parse(cast(str, run.method)), context))
 
 
-def criterion_at(run: Run) -> Callable[[int], Criterion]:
-    """step -> the criterion with its parameters' values at that step; built anew only when one has changed."""
-    weighting_at = over_steps(weighting_from, parse(cast(str, run.weighting)), run.iterations)
+class Taught(NamedTuple):
+    """A method, what brings its scheduled parameters to a step, and why it cannot be captured, if it can't."""
+
+    method: Method
+    set_parameters: Callable[[int], None] = lambda step: None
+    obstacle: str | None = None
+
+
+def criterion_of(
+    run: Run, device: torch.device, group: Any = None
+) -> tuple[Callable[[int], Criterion], Callable[[int], None], str | None]:
+    """step -> the criterion of that step; a function that brings its parameters there; why that can't be captured.
+
+    On the CPU a criterion is built anew when a scheduled number has changed. On a GPU there is one, whose numbers are
+    tensors: a captured step reads them from memory.
+    """
+    expression = parse(cast(str, run.weighting))
     normalise: Normalise = None if run.normalise == "none" else run.normalise
+    tapers = isinstance(run.taper, str) and run.taper != "auto"
+    scheduled = tapers or is_scheduled(expression)
+
+    def taper(step: int) -> Any:
+        return taper_at(run.taper, step, run.iterations)
+
+    def build(weighting: Weighting, taper: Taper) -> Criterion:
+        return Criterion(weighting, normalise=normalise, taper=taper, process_group=group)
+
+    held = in_tensors(expression, run.iterations, device) if device.type == "cuda" and scheduled else None
+    if held is not None and normalise != "unit":
+        weighting, set_weighting = held
+        cell = torch.tensor(taper(0), dtype=torch.float64, device=device) if tapers else None
+        criterion = build(weighting, taper(0) if cell is None else cell)
+
+        def set_parameters(step: int) -> None:
+            set_weighting(step)
+            if cell is not None:
+                cell.fill_(taper(step))
+
+        return lambda step: criterion, set_parameters, None
+    weighting_at = over_steps(weighting_from, expression, run.iterations)
     last: list[Any] = [None, None, None]
 
     def at(step: int) -> Criterion:
-        weighting, taper = weighting_at(step), taper_at(run.taper, step, run.iterations)
-        if last[0] is not weighting or last[1] != taper:
-            last[:] = weighting, taper, Criterion(weighting, normalise=normalise, taper=taper)
+        weighting, now = weighting_at(step), taper(step)
+        if last[0] is not weighting or last[1] != now:
+            last[:] = weighting, now, build(weighting, now)
         return cast(Criterion, last[2])
 
     at(0)  # refuse a bad setting before anything else is done
-    return at
+    return at, lambda step: None, "the schedule of its weighting is followed on the host" if scheduled else None
 
 
 def epoch_of(run: Run, material: Material) -> int:
@@ -169,15 +237,19 @@ def autocast_of(run: Run, device: torch.device) -> Callable[[], AbstractContextM
 @contextmanager
 def machine(run: Run) -> Iterator[None]:
     """torch's process-wide switches as the run needs them, put back afterwards."""
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    benchmark = torch.backends.cudnn.benchmark
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    fill: Any = torch.utils.deterministic
+    deterministic, tf32 = torch.are_deterministic_algorithms_enabled(), (matmul.allow_tf32, cudnn.allow_tf32)
+    benchmark, filling = cudnn.benchmark, fill.fill_uninitialized_memory
+    if run.deterministic:  # cuBLAS reads it when it is first used, and torch refuses to go on without
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(run.deterministic or deterministic)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = run.precision == "tf32"
-    torch.backends.cudnn.benchmark = not run.deterministic
+    matmul.allow_tf32 = cudnn.allow_tf32 = run.precision == "tf32"
+    cudnn.benchmark = not run.deterministic
+    fill.fill_uninitialized_memory = False  # it helps to find bugs, at the price of a launch for every result
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(deterministic)
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = tf32
-        torch.backends.cudnn.benchmark = benchmark
+        matmul.allow_tf32, cudnn.allow_tf32 = tf32
+        cudnn.benchmark, fill.fill_uninitialized_memory = benchmark, filling

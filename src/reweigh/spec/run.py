@@ -96,7 +96,7 @@ class Run:
 
     # what it is taught by
     weighting: Annotated[str | None, optional(objective), "weighting, as in 'DM(lam=0.5, beta=8)'"] = None
-    loss: Annotated[str | None, optional(objective), "loss that is not a weighting, as in 'Bootstrap(0.8)'"] = None
+    loss: Annotated[str | None, optional(objective), "loss that is not a weighting, as in 'BootstrapHard(0.8)'"] = None
     method: Annotated[str | None, optional(objective), "method, as in 'CoTeaching(forget_rate=0.4)'"] = None
     normalise: Annotated[Normalise, one_of(*get_args(Normalise)), "derivative normalisation"] = "auto"
     taper: Annotated[float | str, taper_value, "taper: auto, a number, or a schedule"] = "auto"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from reweigh.batches import Loader, Resident
+from reweigh.batches import Batch, Loader, Resident
 from reweigh.direction import margin
 from reweigh.metrics import accuracy, calibration_error
 
@@ -38,21 +38,33 @@ def look(
     batch_size: int,
     autocast: Callable[[], AbstractContextManager[Any]],
     weigh: Weigh | None = None,
+    beat: Callable[[], None] = lambda: None,
 ) -> Seen:
     """Every example of a part once, without augmentation; only N numbers of each kind are kept, never N x C."""
     was_training = net.training
     net.eval()
-    columns: list[tuple[Tensor, ...]] = []
+    found: list[tuple[Tensor, ...]] = []
     for batch in part.evaluation(batch_size):
+        beat()
         with autocast():
-            logits: Tensor = net(batch.inputs)
-        m = margin(logits, batch.target)
-        top = logits.double().softmax(1).max(1)
-        weight = None if weigh is None else weigh(logits, batch.target, batch.index)
-        column = (m.sigmoid(), top.indices, top.values, -nn.functional.logsigmoid(m))
-        columns.append(column if weight is None else (*column, weight.double()))
+            logits: Tensor = net.forward(batch.inputs)  # past what may be compiled, which is so for training
+        found.append(columns(logits, batch, weigh))
     net.train(was_training)
-    joined = [torch.cat(parts).cpu() for parts in zip(*columns, strict=True)]
+    return seen_of(found)
+
+
+def columns(logits: Tensor, batch: Batch, weigh: Weigh | None) -> tuple[Tensor, ...]:
+    """The numbers of a batch that are kept, in the order of `Seen`."""
+    m = margin(logits, batch.target)
+    top = logits.double().softmax(1).max(1)
+    kept = (m.sigmoid(), top.indices, top.values, -nn.functional.logsigmoid(m))
+    weight = None if weigh is None else weigh(logits, batch.target, batch.index)
+    return kept if weight is None else (*kept, weight.double())
+
+
+def seen_of(found: list[tuple[Tensor, ...]]) -> Seen:
+    """The columns of all batches, joined, on the CPU."""
+    joined = [torch.cat(parts).cpu() for parts in zip(*found, strict=True)]
     return Seen(joined[0], joined[1], joined[2], joined[3], joined[4] if len(joined) > 4 else None)
 
 

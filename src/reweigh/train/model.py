@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.batches.statistics import Normalisation
-from reweigh.data.dataset import Kind
+from reweigh.data.dataset import Column, Kind
 from reweigh.errors import DataError
+from reweigh.methods.ldam import CosineLinear
 from reweigh.nets.net import Net
 from reweigh.nets.registry import build
 from reweigh.nets.weights import load_weights
@@ -41,6 +42,7 @@ class Card:
         kind: what the data set's examples are: images, files, features or text.
         shape: of one input of the net: (C, H, W) or (F,).
         normalisation: what was done to the inputs, if anything.
+        columns: of a model of a table, the columns it reads, and what was done to them before that.
         dropout: before the classifier; without effect in evaluation.
         run: how it was trained, where it was trained by a run.
         metrics: what was measured, in values that JSON has.
@@ -51,6 +53,7 @@ class Card:
     kind: Kind
     shape: tuple[int, ...]
     normalisation: Normalisation | None = None
+    columns: tuple[Column, ...] | None = None
     dropout: float = 0.0
     run: Run | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -85,7 +88,9 @@ def save_model(
         "kind": card.kind,
         "shape": card.shape,
         "normalisation": None if card.normalisation is None else asdict(card.normalisation),
+        "columns": None if card.columns is None else [column._asdict() for column in card.columns],
         "dropout": card.dropout,
+        "cosine_scale": head.scale if isinstance(head := getattr(net, "classifier", None), CosineLinear) else None,
         "run": None if card.run is None else card.run.to_mapping(),
         "metrics": card.metrics,
         "sha256": digests,
@@ -115,6 +120,8 @@ def load_model(
         features = card.shape[0] if len(card.shape) == 1 else None
         # The values drawn here are overwritten below; the generator only keeps the global one out of it.
         net = build(card.net, card.num_classes, features, generator=torch.Generator(), dropout=card.dropout)
+        if content["cosine_scale"] is not None:  # LDAM's head, which no net is built with
+            net.fc = CosineLinear(net.classifier.in_features, card.num_classes, float(content["cosine_scale"]))
     except KeyError as error:
         raise DataError(f"{path}: {error} is missing") from error
     except (TypeError, ValueError, AttributeError) as error:
@@ -131,7 +138,7 @@ def load_model(
 
 
 def _card(content: Mapping[str, Any]) -> Card:
-    normalisation = content["normalisation"]
+    normalisation, columns = content["normalisation"], content["columns"]
     card = Card(
         net=str(content["net"]),
         class_names=tuple(str(name) for name in content["class_names"]),
@@ -140,6 +147,9 @@ def _card(content: Mapping[str, Any]) -> Card:
         normalisation=None
         if normalisation is None
         else Normalisation(tuple(normalisation["mean"]), tuple(normalisation["std"])),
+        columns=None
+        if columns is None
+        else tuple(Column(str(c["name"]), float(c["mean"]), float(c["std"])) for c in columns),
         dropout=float(content["dropout"]),
         run=None if content["run"] is None else Run.from_mapping(content["run"]),
         metrics=dict(content["metrics"]),

@@ -55,19 +55,38 @@ def build_optimiser(net: nn.Module, run: Run) -> torch.optim.Optimizer:
     """The optimiser a run names, over the trainable parameters of `net`.
 
     sgd, momentum, nesterov: torch.optim.SGD; adam, adam-caffe: torch.optim.Adam; adamw: torch.optim.AdamW.
-    Call `prepare` before each of its steps.
+    Call `prepare` before each of its steps. On a GPU the step is one fused kernel and the rate a tensor that it reads
+    from memory, so that it can be captured; captured or not, the arithmetic is the same.
     """
     groups = parameter_groups(net, run.weight_decay, exempt=run.decay_exempt)
+    device = groups[0]["params"][0].device
+    on_gpu = device.type == "cuda"
+    lr: Any = torch.tensor(run.lr, dtype=torch.float32, device=device) if on_gpu else run.lr
+    fused = True if on_gpu else None
     if run.optimiser == "adamw":
-        return torch.optim.AdamW(groups, lr=run.lr, betas=run.betas, eps=run.eps)
+        return torch.optim.AdamW(groups, lr=lr, betas=run.betas, eps=run.eps, fused=fused, capturable=on_gpu)
     if run.optimiser == "adam":
-        return torch.optim.Adam(groups, lr=run.lr, betas=run.betas, eps=run.eps)
+        return torch.optim.Adam(groups, lr=lr, betas=run.betas, eps=run.eps, fused=fused, capturable=on_gpu)
     if run.optimiser == "adam-caffe":
         # `delta` is an entry of the group that torch keeps and saves, and `prepare` reads
-        return torch.optim.Adam([group | {"delta": run.eps} for group in groups], lr=run.lr, betas=run.betas)
+        groups = [group | {"delta": run.eps} for group in groups]
+        return torch.optim.Adam(groups, lr=lr, betas=run.betas, fused=fused, capturable=on_gpu)
     momentum = 0.0 if run.optimiser == "sgd" else run.momentum
     nesterov = run.optimiser == "nesterov" and momentum > 0  # torch refuses it at 0, where it is plain SGD
-    return torch.optim.SGD(groups, lr=run.lr, momentum=momentum, nesterov=nesterov)
+    return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov, fused=fused)
+
+
+def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load a saved state, but keep how this optimiser computes: the state may come from another device."""
+    here = [{key: group[key] for key in _HOW if key in group} for group in optimiser.param_groups]
+    optimiser.load_state_dict(state)
+    for group, how in zip(optimiser.param_groups, here, strict=True):
+        rate = group.pop("rate", None) or float(group["lr"])
+        group.update(how)
+        _set_rate(group, rate)
+
+
+_HOW = ("lr", "fused", "foreach", "capturable")
 
 
 def prepare(optimiser: torch.optim.Optimizer, lr: float, step: int, *, caffe_momentum: bool = False) -> None:
@@ -79,14 +98,22 @@ def prepare(optimiser: torch.optim.Optimizer, lr: float, step: int, *, caffe_mom
         caffe_momentum: rescale the velocities when lr changes, so that they are Caffe's.
     """
     for group in optimiser.param_groups:
-        if caffe_momentum and group["lr"] != lr:
-            _rescale(optimiser, group, float(group["lr"]), lr)
-        if isinstance(group["lr"], Tensor):  # a captured or compiled step reads the rate from memory
-            group["lr"].fill_(lr)
-        else:
-            group["lr"] = lr
+        # a rate in a tensor has its copy in the group: reading the tensor would wait for the device
+        last = group["rate"] if "rate" in group else float(group["lr"])
+        if last != lr:
+            if caffe_momentum:
+                _rescale(optimiser, group, last, lr)
+            _set_rate(group, lr)
         if "delta" in group:
             group["eps"] = group["delta"] / math.sqrt(1 - group["betas"][1] ** (step + 1))
+
+
+def _set_rate(group: dict[str, Any], lr: float) -> None:
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(lr)
+        group["rate"] = lr
+    else:
+        group["lr"] = lr
 
 
 def _rescale(optimiser: torch.optim.Optimizer, group: dict[str, Any], old: float, new: float) -> None:

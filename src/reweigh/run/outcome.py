@@ -1,0 +1,101 @@
+"""What a run leaves behind: its header, the best net on the way, its result and its model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from reweigh.metrics import per_class_accuracy, reliability
+from reweigh.noise import label_hash
+from reweigh.record import Header, Record
+from reweigh.run.material import Material
+from reweigh.run.parts import input_shape
+from reweigh.spec import Run
+from reweigh.train import checkpoint
+from reweigh.train.evaluate import Seen
+from reweigh.train.model import Card, save_model
+
+
+def finish(run: Run, material: Material, net: nn.Module, best: Best, result: dict[str, Any], record: Record) -> None:
+    """Write the model and the result; then the checkpoints have done their duty."""
+    card = Card(
+        net=run.net,
+        class_names=material.dataset.class_names,
+        kind=material.dataset.kind,
+        shape=input_shape(material),
+        normalisation=material.normalisation,
+        columns=material.dataset.columns,
+        dropout=run.dropout,
+        run=run,
+        metrics={key: result[key] for key in ("final", "best", "holdout")},
+    )
+    save_model(record.folder / "model", net, card, best=best.net)
+    record.finish(result)
+    path = record.folder / "checkpoint.pt"
+    for spent in (path, checkpoint.previous(path)):
+        spent.unlink(missing_ok=True)
+
+
+@dataclass
+class Best:
+    """The best net so far, by validation accuracy where there is a validation part, else by test accuracy."""
+
+    score: float = -math.inf
+    step: int = -1
+    net: dict[str, Tensor] | None = None
+
+    def consider(self, row: dict[str, Any], net: dict[str, Tensor]) -> None:
+        score = row.get("validation_accuracy", row.get("test_accuracy"))
+        if score is not None and score > self.score:
+            self.score, self.step = score, row["step"]
+            self.net = {name: tensor.detach().cpu().clone() for name, tensor in net.items()}
+
+
+def finite(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with None where a number is not finite, which JSON has no word for."""
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+
+
+def header_of(run: Run, material: Material) -> Header:
+    """What a record begins with."""
+    corruption = material.corruption
+    details: dict[str, Any] = {
+        "name": material.dataset.name,
+        "holdout": material.dataset.holdout,
+        "class_names": list(material.dataset.class_names),
+        "class_counts": np.bincount(material.train.labels, minlength=material.dataset.num_classes).tolist(),
+    }
+    if corruption is not None:
+        details["noise"] = {
+            "kind": corruption.kind,
+            "rate": corruption.rate,
+            "measured": corruption.measured,
+            "hash": corruption.hash,
+            "counts": corruption.counts.tolist() if corruption.num_classes <= 100 else None,
+        }
+    return Header(run, material.data_hash, label_hash(material.train.labels), len(material.train), details)
+
+
+def result_of(
+    run: Run, material: Material, rows: list[dict[str, Any]], best: Best, seen: Seen | None
+) -> dict[str, Any]:
+    """Final and best, side by side; best of test checkpoints is what papers print, and is optimistic."""
+    final = {key: value for key, value in rows[-1].items() if not isinstance(value, list)}
+    scored = [row for row in rows if row.get("test_accuracy") is not None]
+    top = max(scored, key=lambda row: row["test_accuracy"], default=None)
+    result: dict[str, Any] = {
+        "final": final,
+        "best": None if top is None else {"step": top["step"], "test_accuracy": top["test_accuracy"]},
+        "holdout": material.dataset.holdout,
+        "kept": {"step": best.step, "by": "validation" if run.validation > 0 else material.dataset.holdout},
+    }
+    if seen is not None:
+        target = torch.from_numpy(material.dataset.test.labels.copy())
+        result["reliability"] = reliability(seen.confidence, seen.predicted == target)
+        result["per_class_accuracy"] = per_class_accuracy(seen.predicted, target, material.dataset.num_classes)
+    return result

@@ -1,0 +1,222 @@
+"""The whole iteration as one CUDA graph: captured once, replayed with one launch.
+
+A graph repeats the same operations on the same memory. So what changes from one iteration to the next has a fixed place
+that is written before every replay: which examples (`Resident.plan`), the learning rate, scheduled parameters. The rest
+(gathering, augmentation, forward, criterion, backward, update) is in the graph.
+
+The first iterations run as they are, so that kernels are loaded, algorithms chosen and the optimiser's state is there;
+capturing executes nothing. A captured run therefore does exactly what an uncaptured one does.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reweigh.batches import Batch, Loader, Resident
+from reweigh.methods.criterion import ByCriterion
+from reweigh.spec import Run
+from reweigh.train.convolution import use_small_convolutions
+from reweigh.train.evaluate import Seen, Weigh, columns, look, seen_of
+from reweigh.train.loop import Eager
+
+WORTH_COMPILING = 5_000_000  # images: half a minute is won back, or nearly, and the next run finds it in the cache
+WARM = 3  # iterations before the capture: the optimiser's state exists after one, autotuning is over after two
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How a GPU is used; without effect elsewhere. It is recorded with the environment of a run.
+
+    Args:
+        capture: replay the iteration as one graph.
+        kernels: in bfloat16, take small convolutions from `reweigh.train.convolution`.
+        compile: compile the net: a third faster, other in the last bits, half a minute to begin with where the cache
+            has nothing. None does so in bfloat16 where the run is long enough to repay it and need not be
+            deterministic.
+    """
+
+    capture: bool = True
+    kernels: bool = True
+    compile: bool | None = None
+
+    def for_run(self, run: Run, device: torch.device) -> Speed:
+        """What is really used for a run: no None is left."""
+        if device.type != "cuda":
+            return Speed(False, False, False)
+        bf16 = run.precision == "bf16"
+        long = bf16 and not run.deterministic and run.iterations * run.batch_size >= WORTH_COMPILING
+        return Speed(self.capture, self.kernels and bf16, long if self.compile is None else self.compile)
+
+    def described(self) -> dict[str, Any]:
+        """What a record says."""
+        used = {"captured": self.capture, "own_convolutions": self.kernels, "compiled": bool(self.compile)}
+        return used if any(used.values()) else {}
+
+
+@contextmanager
+def on_stream(device: torch.device) -> Iterator[None]:
+    """A stream of its own for everything a run does on a GPU: the default one can't be captured."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
+    with torch.cuda.stream(stream):
+        yield
+    stream.synchronize()
+
+
+def fastest(eager: Eager, speed: Speed, obstacle: str | None = None) -> tuple[Callable[[int], Tensor], str | None]:
+    """The iteration to use, and where that is not what was asked for, one line saying why."""
+    if eager.batches.device.type != "cuda":
+        return eager, None
+    if speed.kernels:
+        use_small_convolutions(eager.method.trainable)
+    if speed.compile:
+        compile_net(eager.method.predictor)
+    if not speed.capture:
+        return eager, None
+    why = obstacle or _obstacle(eager)
+    return (Captured(eager), None) if why is None else (eager, f"not captured: {why}")
+
+
+def _obstacle(eager: Eager) -> str | None:
+    if isinstance(eager.batches, Loader):
+        return "the images are decoded as they are needed"
+    if eager.share is not Tensor.detach:
+        return "several processes share the run"
+    if eager.dropout_seed is not None:
+        return "dropout draws from a random state that is set anew at every iteration"
+    if any("delta" in group for group in eager.optimiser.param_groups):
+        return "the epsilon of adam-caffe changes at every iteration"
+    if not isinstance(eager.method, ByCriterion) and not hasattr(eager.method, "capture_key"):
+        return f"{type(eager.method).__name__} decides on the host what to learn from"
+    return None
+
+
+def compile_net(net: nn.Module) -> None:
+    """Compile a net in place, for training, keeping what was compiled for the next run."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "reweigh" / "compiled"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    # precision is the run's choice, and compiling need not advise against it at every start
+    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
+    net.compile(dynamic=False)
+
+
+class Captured:
+    """`Eager`, replayed.
+
+    A method other than a criterion takes part if it has `capture_key(step)`: iterations with equal keys do the same
+    on the host, and when the key changes the graph is captured anew.
+    """
+
+    def __init__(self, eager: Eager) -> None:
+        if not isinstance(eager.batches, Resident):
+            raise TypeError(
+                f"batches must lie on the device (Resident), not come from a {type(eager.batches).__name__}"
+            )
+        self.eager, self.batches = eager, eager.batches
+        self._key_of: Callable[[int], Any] = getattr(eager.method, "capture_key", lambda step: None)
+        self._warm, self._key = 0, None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._plan: Tensor
+        self._loss: Tensor
+
+    def __call__(self, step: int) -> Tensor:
+        """Train on the batch of that step; the loss stays valid until the next call."""
+        key = self._key_of(step)
+        if key != self._key:
+            self._graph, self._warm, self._key = None, min(self._warm, WARM - 1), key
+        if self._graph is None:
+            if self._warm < WARM:
+                self._warm += 1
+                return self.eager(step)
+            self._graph = self._capture(step)
+        self.eager.prepare(step)
+        self._plan.copy_(self.batches.plan(step))
+        self._graph.replay()
+        return self._loss
+
+    def _capture(self, step: int) -> torch.cuda.CUDAGraph:
+        self._plan = self.batches.plan(step).clone()
+
+        def iteration() -> None:
+            self._loss = self.eager.learn(self.batches.assemble(self._plan), step)
+
+        return capture(iteration)
+
+
+def capture(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """What `work` does on the current stream, as a graph; nothing is executed."""
+    graph = torch.cuda.CUDAGraph()
+    # on the run's own stream: libraries keep a workspace for each, which graphs that run side by side must not share
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+        work()
+    return graph
+
+
+See = Callable[..., Seen]
+
+
+def looking(
+    speed: Speed, autocast: Callable[[], AbstractContextManager[Any]], batch_size: int, beat: Callable[[], None]
+) -> See:
+    """(net, part, weigh) -> Seen: `look`, whose forward pass over full batches is captured where it can be."""
+    graphs: dict[int, _Forward] = {}
+
+    def see(net: nn.Module, part: Resident | Loader, weigh: Weigh | None = None) -> Seen:
+        if not speed.capture or isinstance(part, Loader):
+            return look(net, part, batch_size, autocast, weigh, beat)
+        if id(part) not in graphs:
+            graphs[id(part)] = _Forward(net, autocast)
+        return graphs[id(part)](part, batch_size, weigh, beat)
+
+    return see
+
+
+class _Forward:
+    """Evaluation of one part: full batches by replay, the last, shorter one as it is."""
+
+    def __init__(self, net: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
+        self.net, self.autocast = net, autocast
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._batch: Batch
+        self._logits: Tensor
+
+    @torch.no_grad()
+    def __call__(self, part: Resident, batch_size: int, weigh: Weigh | None, beat: Callable[[], None]) -> Seen:
+        was_training = self.net.training
+        self.net.eval()
+        found = []
+        for batch in part.evaluation(batch_size):
+            beat()
+            full = len(batch.target) == batch_size
+            found.append(columns(self._replay(batch) if full else self._forward(batch.inputs), batch, weigh))
+        self.net.train(was_training)
+        return seen_of(found)
+
+    def _forward(self, inputs: Tensor) -> Tensor:
+        with self.autocast():
+            logits: Tensor = self.net.forward(inputs)  # past what is compiled, which was compiled for training
+        return logits
+
+    def _replay(self, batch: Batch) -> Tensor:
+        if self._graph is None:
+            self._inputs = batch.inputs.clone(memory_format=torch.preserve_format)
+            self._forward(self._inputs)
+
+            def forward() -> None:
+                self._logits = self._forward(self._inputs)
+
+            self._graph = capture(forward)
+        self._inputs.copy_(batch.inputs)
+        self._graph.replay()
+        return self._logits

@@ -1,0 +1,175 @@
+"""Several runs at once: each as if alone, whatever happens to the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from reweigh.record import summarise
+from reweigh.run import Interrupted, Speed, Update, execute, execute_many
+from reweigh.run.jobs import in_turns
+from reweigh.spec import Run
+
+RUN = Run(
+    data="digits",
+    net="mlp-16",
+    weighting="DM(0.5, linear(2, 8))",
+    noise="symmetric",
+    rate=0.4,
+    iterations=40,
+    batch_size=32,
+    evaluate_every=20,
+    device="cpu",
+)
+RUNS = [replace(RUN, seed=seed) for seed in range(3)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    found = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+    result = json.loads(found["result.json"])
+    del result["seconds"]
+    return found | {"result.json": json.dumps(result).encode()}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
+    root = tmp_path_factory.mktemp("alone")
+    return [contents(execute(run, root)) for run in RUNS]
+
+
+def test_processes_give_what_each_run_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
+    told: list[tuple[int, Update]] = []
+    outcomes = execute_many(RUNS, tmp_path, jobs=2, watch=lambda number, update: told.append((number, update)))
+    assert [outcome.run for outcome in outcomes] == RUNS
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert [contents(outcome.folder) for outcome in outcomes] == alone
+    rows = [(number, update.step) for number, update in told if update.row]
+    assert sorted(rows) == [(number, step) for number in range(3) for step in (20, 40)]
+
+
+def test_runs_that_take_turns_give_what_each_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
+    runs = dict(enumerate(RUNS))
+    steps: list[int] = []
+    outcomes = in_turns(runs, tmp_path, 2, lambda number, update: steps.append(number), lambda: False, Speed())
+    assert [contents(outcomes[number].folder) for number in runs] == alone
+    assert steps[:6] == [0, 1, 0, 1, 0, 1]
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
+    bad = replace(RUN, data="digit")
+    runs = [RUNS[0], bad, RUNS[1]]
+    for number, outcomes in enumerate(
+        (
+            execute_many(runs, tmp_path / "0", jobs=3),
+            [*in_turns(dict(enumerate(runs)), tmp_path / "1", 3, lambda n, u: None, lambda: False, Speed()).values()],
+        )
+    ):
+        done = {outcome.run: outcome for outcome in outcomes}
+        assert "did you mean 'digits'" in str(done[bad].error), number
+        assert isinstance(done[bad].error, ValueError)
+        assert contents(done[RUNS[0]].folder) == alone[0]
+        assert contents(done[RUNS[1]].folder) == alone[1]
+
+
+@pytest.mark.parametrize("how", ["processes", "turns"])
+def test_a_request_to_stop_reaches_all_and_nothing_is_lost(
+    tmp_path: Path, alone: list[dict[str, bytes]], how: str
+) -> None:
+    seen = [0]
+
+    def watch(number: int, update: Update) -> None:
+        seen[0] += update.row is not None
+
+    def stop() -> bool:
+        return seen[0] >= 2
+
+    if how == "processes":
+        outcomes = execute_many(RUNS, tmp_path, jobs=2, watch=watch, should_stop=stop)
+    else:
+        outcomes = [*in_turns(dict(enumerate(RUNS)), tmp_path, 2, watch, stop, Speed()).values()]
+    assert all(isinstance(outcome.error, Interrupted | None) for outcome in outcomes)
+    assert any(outcome.error is not None for outcome in outcomes)
+    again = execute_many(RUNS, tmp_path, jobs=2)
+    assert [contents(outcome.folder) for outcome in again] == alone
+
+
+def test_a_killed_process_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def watch(number: int, update: Update) -> None:
+        # the only child of the fork server besides its helpers that holds the run's lock: found by its folder
+        if update.step >= 1 and not killed:
+            killed.append(number)
+            pids = _children()
+            os.kill(pids[-1], signal.SIGKILL)
+
+    killed: list[int] = []
+    outcomes = execute_many([replace(RUN, iterations=20_000, evaluate_every=10_000)], tmp_path, jobs=1, watch=watch)
+    assert "ended with code" in str(outcomes[0].error)
+    assert summarise(outcomes[0].folder).state == "resumable"
+
+
+def _children() -> list[int]:
+    import multiprocessing
+
+    return [child.pid for child in multiprocessing.active_children() if child.pid is not None]
+
+
+def test_sigterm_of_the_parent_leaves_checkpoints(tmp_path: Path) -> None:
+    program = """
+import signal, sys
+from dataclasses import replace
+from pathlib import Path
+from reweigh.run import execute_many
+from reweigh.spec import Run
+stopped = []
+signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+run = Run(**eval(sys.argv[2]))
+if __name__ == "__main__":
+    runs = [replace(run, seed=seed, iterations=100_000, evaluate_every=50_000) for seed in range(2)]
+    watch = lambda number, update: print(number, flush=True)
+    outcomes = execute_many(runs, Path(sys.argv[1]), jobs=2, watch=watch, should_stop=lambda: bool(stopped))
+    print(*(type(outcome.error).__name__ for outcome in outcomes))
+"""
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    command = [sys.executable, str(path), str(tmp_path / "runs"), repr(RUN.to_mapping())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        started = set()
+        while started != {"0", "1"}:
+            started.add(process.stdout.readline().strip())
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    assert output.split()[-2:] == ["Interrupted", "Interrupted"]
+    assert len(list((tmp_path / "runs").glob("*/checkpoint.pt"))) == 2
+
+
+def test_what_is_asked_for_must_make_sense(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="jobs must be 1 or more, not 0"):
+        execute_many(RUNS, tmp_path, jobs=0)
+    with pytest.raises(ValueError, match="is there twice"):
+        execute_many([RUN, RUN], tmp_path)
+    assert execute_many([], tmp_path) == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_jobs_on_a_gpu_give_what_each_gives_alone(tmp_path: Path, precision: str) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "images.npz", x=rng.integers(0, 255, (400, 32, 32, 3), dtype=np.uint8), y=np.arange(400) % 4)
+    changed = {"device": "cuda", "deterministic": True, "net": "resnet20", "data": str(tmp_path / "images.npz")}
+    runs = [replace(run, **changed, precision=precision) for run in RUNS]  # type: ignore[arg-type]
+    single = [contents(execute(run, tmp_path / "alone")) for run in runs]
+    outcomes = execute_many(runs, tmp_path / "together", jobs=3)
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert [contents(outcome.folder) for outcome in outcomes] == single
