@@ -25,6 +25,7 @@ _HOME = {
     "reweigh.criterion": "BinaryCriterion Criterion Stats inspect",
     "reweigh.spec": "Run authors parse text",
     "reweigh.run": "execute",
+    "reweigh.recommendation": "Recommendation recommend",
     "reweigh.train.model": "load_model",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from reweigh.density import *  # noqa: F403
     from reweigh.direction import margin as margin
     from reweigh.direction import unit_direction as unit_direction
+    from reweigh.recommendation import Recommendation as Recommendation
+    from reweigh.recommendation import recommend as recommend
     from reweigh.run.execute import execute as execute
     from reweigh.spec import Run as Run
     from reweigh.spec import authors as authors
