@@ -100,14 +100,13 @@ def whole(
     if torch.compiler.is_compiling() or isinstance(settings.taper, Tensor):
         return None
     form = form_of(settings.weighting)
-    shapes = ((weight, logits.shape[1:]), (sample_weight, logits.shape[:1]))
-    if form is None or not all(x is None or _plain(x, shape, logits) for x, shape in shapes):
+    if form is None or not (_plain(weight, logits, 1) and _plain(sample_weight, logits, 0)):
         return None
     from reweigh.kernels.entire import Whole
     from reweigh.kernels.launch import Weights
 
-    factors = [None if x is None else x.contiguous() for x in (weight, sample_weight)]
-    weights = Weights(form, float(settings.taper), settings.batch, settings.reduction, ignore_index, *factors)
+    scales = (float(settings.taper), settings.batch, settings.reduction, ignore_index)
+    weights = Weights(form, *scales, weight, sample_weight)
     arguments = (logits, target.contiguous(), weights, inplace and _may_overwrite(logits), again)
     return Whole.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -124,9 +123,12 @@ def _indices(target: Tensor, logits: Tensor) -> bool:
     return integer and target.shape == logits.shape[:1] and target.device == logits.device
 
 
-def _plain(factor: Tensor, shape: torch.Size, logits: Tensor) -> bool:
-    return (
-        factor.shape == shape
+def _plain(factor: Tensor | None, logits: Tensor, dim: int) -> bool:
+    """Whether a kernel can read a factor per class (dim 1) or per row (dim 0), and nobody wants its derivative."""
+    return factor is None or (
+        factor.ndim == 1
+        and len(factor) == logits.shape[dim]
+        and factor.is_contiguous()
         and factor.is_floating_point()
         and factor.device == logits.device
         and not factor.requires_grad

@@ -7,7 +7,7 @@ looked up directly.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,28 +15,32 @@ from torch import Tensor
 
 from reweigh.kernels.language import Kernel
 
-_COMPILED: dict[tuple[object, ...], Any] = {}
+# How to run it, for each kernel, device, types and constants; nothing in the interpreter, which compiles nothing.
+_COMPILED: dict[tuple[object, ...], tuple[Any, ...]] = {}
 
 
-def launch(kernel: Kernel, programs: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], warps: int) -> None:
-    """kernel[(programs,)](*arguments, *constants), on the device of the first argument."""
-    device = arguments[0].device
-    types = tuple([x.dtype if isinstance(x, Tensor) else x is None for x in arguments])
-    key = (id(kernel), device.index, types, constants, warps)
-    compiled = _COMPILED.get(key)
-    with _current(device):
-        if compiled is None:
-            # None from the interpreter, too, which compiles nothing
-            _COMPILED[key] = kernel[(programs,)](*arguments, *constants, num_warps=warps)
-        else:
-            stream = torch._C._cuda_getCurrentRawStream(device.index)
-            plain = [x.data_ptr() if isinstance(x, Tensor) else x for x in arguments]
-            more = (compiled.function, compiled.packed_metadata, None, None, None)
-            compiled.run(programs, 1, 1, stream, *more, *plain, *constants)
-
-
-def _current(device: torch.device) -> AbstractContextManager[object]:
-    """Launches go to the current device: make it this one."""
-    if device.type != "cuda" or device.index == torch.cuda.current_device():
-        return nullcontext()
-    return torch.cuda.device(device)
+def launch(
+    kernel: Kernel,
+    programs: int,
+    tensors: Sequence[Tensor | None],
+    numbers: tuple[float, ...],
+    constants: tuple[int, ...],
+    warps: int,
+) -> None:
+    """kernel[(programs,)](*tensors, *numbers, *constants), on the device of the first tensor."""
+    device = tensors[0].device  # type: ignore[union-attr]  # the first is never None
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            return launch(kernel, programs, tensors, numbers, constants, warps)
+    key = (id(kernel), device.index, warps, constants, *[x is not None and x.dtype for x in tensors])
+    ready = _COMPILED.get(key)
+    if ready is None:
+        compiled = kernel[(programs,)](*tensors, *numbers, *constants, num_warps=warps)
+        if compiled is not None:
+            _COMPILED[key] = (compiled.run, compiled.function, compiled.packed_metadata, None, None, None)
+        return None
+    run, *handles = ready
+    pointers = [None if x is None else x.data_ptr() for x in tensors]
+    stream = torch._C._cuda_getCurrentRawStream(device.index)
+    run(programs, 1, 1, stream, *handles, *pointers, *numbers, *constants)
+    return None

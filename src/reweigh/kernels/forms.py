@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -58,6 +59,7 @@ FORMS: dict[type, Callable[[Any], Form]] = {
 }
 
 
+@lru_cache(maxsize=16)
 def form_of(weighting: Weighting) -> Form | None:
     """The form of a weighting whose parameters are plain numbers; None where it has none.
 

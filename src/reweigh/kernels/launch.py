@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -36,13 +37,17 @@ class Weights(NamedTuple):
     class_weight: Tensor | None
     sample_weight: Tensor | None
 
+    @property
     def factors(self) -> tuple[Tensor | None, Tensor | None]:
         return self.class_weight, self.sample_weight
 
-    def numbers(self) -> tuple[float, float, float, float, float]:
-        return self.form.a, self.form.b, self.form.c, self.form.inner, self.taper
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        _, a, b, c, inner = self.form
+        return a, b, c, inner, self.taper
 
-    def choices(self) -> tuple[int, bool, bool]:
+    @property
+    def choices(self) -> tuple[int, ...]:
         return self.form.family, self.form.inner != 0, self.taper != 0
 
 
@@ -57,12 +62,17 @@ class Tile(NamedTuple):
 
 def tile(work: str, *tensors: Tensor) -> Tile:
     """The tile for rows of these tensors (logits, gradient): as many neighbours to a thread as go into 16 bytes."""
-    c, itemsize = tensors[0].shape[1], tensors[0].element_size()
-    most = 16 // itemsize
-    bits = c | most
+    first = tensors[0]
+    itemsize = first.element_size()
+    bits = first.shape[1] | 16 // itemsize
     for tensor in tensors:
         bits |= tensor.stride(0) | tensor.data_ptr() // itemsize
-    K = bits & -bits  # the largest power of two that divides them all
+    # the largest power of two that divides them all
+    return _tile(work, first.shape[1], itemsize, bits & -bits)
+
+
+@lru_cache
+def _tile(work: str, c: int, itemsize: int, K: int) -> Tile:
     width = power_of_two(c)
     if width <= SHORT:
         R = min(max(1, 1024 // width), 64)
@@ -70,7 +80,7 @@ def tile(work: str, *tensors: Tensor) -> Tile:
     if work == "fused" and itemsize == 4 and width <= KEPT:
         return Tile(1, width // K, K, min(16, width // 1024))
     warps, loads = WALK[work][c * itemsize > 2**17]
-    return Tile(1, 32 * warps * loads * most // K, K, warps)
+    return Tile(1, 32 * warps * loads * (16 // itemsize) // K, K, warps)
 
 
 def power_of_two(n: int) -> int:
@@ -92,8 +102,8 @@ def measure(logits: Tensor, target: Tensor, ignore_index: int, lines: int) -> Te
     n, c = logits.shape
     book = torch.empty((lines, n), dtype=torch.float64, device=logits.device)
     R, T, K, warps = tile("measure", logits)
-    arguments = (logits, target, book, n, c, logits.stride(0), ignore_index)
-    launch(passes.measure, cdiv(n, R), arguments, (R, T, K), warps)
+    numbers = (n, c, logits.stride(0), ignore_index)
+    launch(passes.measure, cdiv(n, R), (logits, target, book), numbers, (R, T, K), warps)
     return book
 
 
@@ -102,17 +112,14 @@ def weigh_book(book: Tensor, target: Tensor, num_classes: int, weights: Weights)
     n, reduction = book.shape[1], REDUCTIONS[weights.reduction]
     B = power_of_two(n) if n <= ROWS_AT_ONCE else 128
     programs = cdiv(n, B)
-    values = torch.empty(n if reduction == 0 else (), dtype=torch.float32, device=book.device)
+    values = torch.empty(() if reduction else n, dtype=torch.float32, device=book.device)
     settled = torch.empty(2 + 4 * programs, dtype=torch.float64, device=book.device)
-    launch(
-        weigh.weigh_rows,
-        programs,
-        (book, target, values, settled, *weights.factors(), n, num_classes, weights.ignore_index, *weights.numbers()),
-        (*weights.choices(), weights.batch, reduction, programs == 1, B),
-        4 if B <= 256 else 8,
-    )
+    tensors = (book, target, values, settled, *weights.factors)
+    numbers = (n, num_classes, weights.ignore_index, *weights.numbers)
+    constants = (*weights.choices, weights.batch, reduction, programs == 1, B)
+    launch(weigh.weigh_rows, programs, tensors, numbers, constants, 4 if B <= 256 else 8)
     if programs > 1:
-        launch(weigh.settle, 1, (settled, values, programs), (weights.batch, reduction, 256), 4)
+        launch(weigh.settle, 1, (settled, values), (programs,), (weights.batch, reduction, 256), 4)
     return settled, values
 
 
@@ -129,12 +136,11 @@ def emit(
     n, c = logits.shape
     R, T, K, warps = tile("emit", logits, out)
     steps = cdiv(c, T * K)
-    parts = min(steps, cdiv(BUSY, cdiv(n, R)))
-    span = cdiv(steps, parts) * T * K
+    span = cdiv(steps, min(steps, cdiv(BUSY, cdiv(n, R)))) * T * K
     parts = cdiv(c, span)
-    strides = (logits.stride(0), out.stride(0), step(incoming))
-    arguments = (logits, target, out, book, settled, incoming, n, c, *strides, ignore_index, parts, span)
-    launch(passes.emit, cdiv(n, R) * parts, arguments, (R, T, K), warps)
+    tensors = (logits, target, out, book, settled, incoming)
+    numbers = (n, c, logits.stride(0), out.stride(0), step(incoming), ignore_index, parts, span)
+    launch(passes.emit, cdiv(n, R) * parts, tensors, numbers, (R, T, K), warps)
 
 
 def fused(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Tensor:
@@ -144,19 +150,18 @@ def fused(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Tens
     settled = None
     if weights.reduction == "mean":
         settled = torch.empty(1, dtype=torch.float64, device=logits.device)
-        launch(weigh.count, 1, (target, *weights.factors(), settled, n, c, weights.ignore_index), (1024,), 8)
+        launch(weigh.count, 1, (settled, target, *weights.factors), (n, c, weights.ignore_index), (1024,), 8)
     R, T, K, warps = tile("fused", logits, out)
-    tensors = (logits, target, out, values, *weights.factors(), settled)
-    sizes = (n, c, logits.stride(0), out.stride(0), weights.ignore_index)
-    evict = EVICT[c * logits.element_size() > 2**17]
-    constants = (*weights.choices(), R, T, K, c <= T * K, evict)
-    launch(passes.fused, cdiv(n, R), (*tensors, *sizes, *weights.numbers()), constants, warps)
+    tensors = (logits, target, out, values, *weights.factors, settled)
+    numbers = (n, c, logits.stride(0), out.stride(0), weights.ignore_index, *weights.numbers)
+    constants = (*weights.choices, R, T, K, c <= T * K, EVICT[c * logits.element_size() > 2**17])
+    launch(passes.fused, cdiv(n, R), tensors, numbers, constants, warps)
     return values
 
 
 def rescale(gradient: Tensor, incoming: Tensor) -> None:
     """gradient *= incoming, row by row or all at once; next to nothing where that is 1."""
     n, c = gradient.shape
-    _, _, K, _ = tile("emit", gradient)
-    arguments = (gradient, incoming, n, c, gradient.stride(0), step(incoming))
-    launch(passes.rescale, min(n, 1024), arguments, (2048 // K, K), 8)
+    K = tile("emit", gradient).K
+    numbers = (n, c, gradient.stride(0), step(incoming))
+    launch(passes.rescale, min(n, 1024), (gradient, incoming), numbers, (2048 // K, K), 8)

@@ -136,7 +136,7 @@ def settle(
 
 @jit
 def count(
-    target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor, settled: tl.tensor,
+    settled: tl.tensor, target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
     N: tl.int32, C: tl.int32, ignore: tl.int64, B: tl.constexpr,
 ) -> None:  # fmt: skip
     """One program: 1 / Σ s."""
