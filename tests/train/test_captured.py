@@ -18,7 +18,7 @@ from reweigh.record import read_header
 from reweigh.run import Interrupted, Speed, Update, execute
 from reweigh.run.parts import criterion_of
 from reweigh.spec import Run
-from reweigh.train.captured import fastest, looking, on_stream
+from reweigh.train.captured import Captured, fastest, looking, on_stream
 from reweigh.train.convolution import use_small_convolutions
 from reweigh.train.evaluate import look
 from reweigh.train.loop import Eager
@@ -198,6 +198,18 @@ def test_what_cannot_be_captured_says_why(change: dict[str, Any], words: str) ->
     assert note.startswith("not captured: ")
     assert words in note
     assert fastest(eager, Speed(capture=False, kernels=False, compile=False)) == (eager, None)
+
+
+def test_where_capturing_fails_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(work: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nand a long story")
+
+    monkeypatch.setattr("reweigh.train.captured.capture", fail)
+    plain, ours = eager_on_the_cpu(), eager_on_the_cpu()
+    ours.method.trainable.load_state_dict(plain.method.trainable.state_dict())
+    captured = Captured(ours)
+    assert [captured(step).item() for step in range(8)] == [plain(step).item() for step in range(8)]
+    assert captured.note == "not captured: operation not permitted when stream is capturing"
 
 
 def test_speed_is_chosen_for_the_run() -> None:

@@ -28,7 +28,7 @@ from reweigh.run.parts import (
 )
 from reweigh.spec import Run, parse
 from reweigh.train import checkpoint
-from reweigh.train.captured import Speed, fastest, looking, on_stream
+from reweigh.train.captured import Captured, Speed, fastest, looking, on_stream
 from reweigh.train.distributed import Ranks, joined, sharing
 from reweigh.train.evaluate import holdout_row, training_row
 from reweigh.train.loop import Eager, Progress, has_dropout, train
@@ -190,6 +190,7 @@ def _carry_out(
         share=sharing(method.trainable.parameters(), ranks) if ranks.size > 1 else Tensor.detach,
     )
     iteration, note = fastest(eager, speed, taught.obstacle)
+    told = note
     if note is not None:
         yield Update(progress.step, run.iterations, note=note)
     rows = train(
@@ -210,7 +211,9 @@ def _carry_out(
             row = finite(row)
             record.append(row, column[0].numpy() if run.record_p else None)
             best.consider(row, method.predictor.state_dict())
-        yield Update(step, run.iterations, row=row or None)
+        note = iteration.note if isinstance(iteration, Captured) else told
+        yield Update(step, run.iterations, row=row or None, note=None if note == told else note)
+        told = note
         # ranks ask each other seldom where the question would make a GPU wait
         asked = ranks.size == 1 or device.type != "cuda" or is_row or step % 16 == 0
         stopping = asked and ranks.any(should_stop())

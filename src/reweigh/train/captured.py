@@ -115,7 +115,8 @@ class Captured:
     """`Eager`, replayed.
 
     A method other than a criterion takes part if it has `capture_key(step)`: iterations with equal keys do the same
-    on the host, and when the key changes the graph is captured anew.
+    on the host, and when the key changes the graph is captured anew. Where capturing fails, because something in the
+    net or the method waits for the device, the run goes on uncaptured and `note` says why.
     """
 
     def __init__(self, eager: Eager) -> None:
@@ -125,6 +126,7 @@ class Captured:
             )
         self.eager, self.batches = eager, eager.batches
         self._key_of: Callable[[int], Any] = getattr(eager.method, "capture_key", lambda step: None)
+        self.note: str | None = None
         self._warm, self._key = 0, None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._plan: Tensor
@@ -136,10 +138,14 @@ class Captured:
         if key != self._key:
             self._graph, self._warm, self._key = None, min(self._warm, WARM - 1), key
         if self._graph is None:
-            if self._warm < WARM:
+            if self._warm < WARM or self.note is not None:
                 self._warm += 1
                 return self.eager(step)
-            self._graph = self._capture(step)
+            try:
+                self._graph = self._capture(step)
+            except RuntimeError as error:
+                self.note = f"not captured: {str(error).partition(chr(10))[0]}"
+                return self.eager(step)
         self.eager.prepare(step)
         self._plan.copy_(self.batches.plan(step))
         self._graph.replay()
@@ -188,7 +194,7 @@ class _Forward:
     def __init__(self, net: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
         self.net, self.autocast = net, autocast
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._batch: Batch
+        self._inputs: Tensor
         self._logits: Tensor
 
     @torch.no_grad()

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 FOLDER = "REWEIGH_HEARTBEAT"
 FINAL = (2, 3, 4, 130)  # wrong usage, bad data, stopped on request: starting again would end the same way
-FRUITLESS = 5  # launches in a row that got no further
 GRACE = 30.0  # seconds a rank is given to write its checkpoint when all are asked to stop
 
 
@@ -60,6 +59,7 @@ def supervise(
     *,
     patience: float = 60.0,
     patience_to_start: float = 600.0,
+    fruitless: int = 5,
     launched: Callable[[list[subprocess.Popen[bytes]]], None] = lambda processes: None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Ended:
@@ -70,14 +70,15 @@ def supervise(
         ranks: how many processes, all on this machine.
         patience: seconds without a sign of progress after which a rank counts as hanging.
         patience_to_start: the same before its first sign, while data are loaded.
+        fruitless: after so many launches in a row that got no further it gives up.
         launched: told the processes of every launch.
         tell: told why a launch failed.
 
-    It gives up where a rank ends with an exit code that says another try is useless, or where five launches in a row
-    get no further. SIGTERM and Ctrl-C are passed on, and the ranks given time to write their checkpoint.
+    It also gives up where a rank ends with an exit code that says another try is useless. SIGTERM and Ctrl-C are passed
+    on, and the ranks given time to write their checkpoint.
     """
     failures: list[str] = []
-    reached, fruitless = -1, 0
+    reached, in_vain = -1, 0
     with _Signals() as asked:
         while True:
             with tempfile.TemporaryDirectory(prefix="reweigh-") as folder:
@@ -91,12 +92,12 @@ def supervise(
             if code == 0 or code in FINAL or asked.signal is not None:
                 return Ended(code, len(failures) + 1, tuple(failures))
             failures.append(why)
-            fruitless = 0 if step > reached else fruitless + 1
+            in_vain = 0 if step > reached else in_vain + 1
             reached = max(reached, step)
-            tell(f"{why}; starting again from the newest checkpoint")
-            if fruitless >= FRUITLESS:
-                tell(f"{FRUITLESS} launches in a row got no further than iteration {reached}: giving up")
+            if in_vain >= fruitless:
+                tell(f"{why}; {in_vain} launches in a row got no further than iteration {max(reached, 0)}: giving up")
                 return Ended(code, len(failures), tuple(failures[:-1]))
+            tell(f"{why}; starting again from the newest checkpoint")
 
 
 def _launch(arguments: Sequence[str], ranks: int, folder: Path) -> list[subprocess.Popen[bytes]]:
