@@ -14,10 +14,10 @@ from __future__ import annotations
 import argparse
 import csv
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,24 +72,37 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="the CSV file to write")
     parser.add_argument("--figure", type=Path, help="a CSV file to draw")
     parser.add_argument("--commit", help="the commit that is measured, where git does not know it")
+    parser.add_argument("--classes", type=int, nargs="*", help="only the shapes with so many classes")
+    parser.add_argument("--without", nargs="*", default=[], help="names of methods to leave out")
     parser.add_argument("--rehearse", action="store_true", help="compile everything, and time next to nothing")
     options = parser.parse_args()
     if options.rehearse:
         Effort.readings, Effort.milliseconds = 1, 0.0
     if options.out is not None:
-        rows = [*criterion_rows(), *(Row(*row) for row in linear_rows(seconds))]
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        with options.out.open("w", newline="") as file:
-            for name, value in provenance(options.commit).items():
-                file.write(f"# {name}: {value}\n")
-            writer = csv.writer(file)
-            writer.writerow(Row._fields)
-            writer.writerows(rows)
-        report(rows)
+        shapes = [shape for shape in SHAPES if options.classes is None or shape[1] in options.classes]
+        rows = chain(criterion_rows(shapes, options.without), (Row(*row) for row in linear_rows(seconds)))
+        report(write(options.out, options.commit, rows))
     if options.figure is not None:
         from criterion_figure import draw
 
         draw(options.figure)
+
+
+def write(out: Path, commit: str | None, rows: Iterable[Row]) -> list[Row]:
+    """The CSV with its provenance, row by row as they come: a run cut short leaves what it has."""
+    done = []
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("w", newline="") as file:
+        for name, value in provenance(commit).items():
+            file.write(f"# {name}: {value}\n")
+        writer = csv.writer(file)
+        writer.writerow(Row._fields)
+        for row in rows:
+            print(*row, flush=True)
+            writer.writerow(row)
+            file.flush()
+            done.append(row)
+    return done
 
 
 def losses() -> dict[str, Loss]:
@@ -108,21 +121,19 @@ def losses() -> dict[str, Loss]:
     return named
 
 
-def criterion_rows() -> Iterator[Row]:
-    """The copy and every loss, eager and in a CUDA graph, for all shapes."""
-    for n, classes, dtype in SHAPES:
+def criterion_rows(shapes: list[tuple[int, int, torch.dtype]], without: list[str]) -> Iterator[Row]:
+    """The copy and every loss, eager and in a CUDA graph."""
+    for n, classes, dtype in shapes:
         torch.compiler.reset()
         rng = torch.Generator("cuda").manual_seed(0)
         leaf = torch.randn(n, classes, generator=rng, device="cuda", dtype=dtype)
         target = torch.randint(classes, (n,), generator=rng, device="cuda")
         steps = {"copy": copy_of(leaf)} | {name: through(loss, leaf, target) for name, loss in losses().items()}
         for (method, step), mode in product(steps.items(), ("eager", "graph")):
-            if method.startswith("Liger") and mode == "graph":
-                continue  # it waits for the device, which a graph cannot
+            if method in without or (method.startswith("Liger") and mode == "graph"):
+                continue  # Liger's waits for the device, which a graph cannot
             taken = seconds(step) if mode == "eager" else in_graph(step)
-            row = Row(n, classes, str(dtype).removeprefix("torch."), method, mode, round(1e3 * taken, 5))
-            print(*row[:-1], flush=True)
-            yield row
+            yield Row(n, classes, str(dtype).removeprefix("torch."), method, mode, round(1e3 * taken, 5))
         del leaf, steps, step
         torch.cuda.empty_cache()
 

@@ -55,7 +55,6 @@ def linear_rows(seconds: Callable[[Step], float]) -> Iterator[Result]:
         except Exception as error:  # another library's failure is a finding, not the end of the benchmark
             print(name, "failed:", repr(error)[:300])
             continue
-        print(*row, flush=True)
         yield row
         torch.cuda.empty_cache()
 

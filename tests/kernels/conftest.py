@@ -9,6 +9,7 @@ import pytest
 import torch
 
 HERE = Path(__file__).parent
+ANYWHERE = ("test_interpreter.py", "test_forms.py", "test_compile.py")
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch's deterministic mode asks for
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 RUNNABLE = INTERPRETED or torch.cuda.is_available()
@@ -20,7 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.filterwarnings("ignore:.*deterministic:UserWarning"))
-        if item.path.parent != HERE or item.path.name in ("test_interpreter.py", "test_forms.py"):
+            item.add_marker(pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"))
+        if item.path.parent != HERE or item.path.name in ANYWHERE:
             continue
         if item.path.name == "test_gpu.py" and not torch.cuda.is_available():
             item.add_marker(needs_gpu)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from reweigh.kernels.language import Kernel
 
-# How to run it, for each kernel, device, types and constants; nothing in the interpreter, which compiles nothing.
+# How to run it, for each kernel, device, types and constants; nothing from the interpreter, which compiles nothing.
 _COMPILED: dict[tuple[object, ...], tuple[Any, ...]] = {}
 
 
@@ -34,13 +34,15 @@ def launch(
             return launch(kernel, programs, tensors, numbers, constants, warps)
     key = (id(kernel), device.index, warps, constants, *[x is not None and x.dtype for x in tensors])
     ready = _COMPILED.get(key)
-    if ready is None:
-        compiled = kernel[(programs,)](*tensors, *numbers, *constants, num_warps=warps)
-        if compiled is not None:
-            _COMPILED[key] = (compiled.run, compiled.function, compiled.packed_metadata, None, None, None)
-        return None
-    run, *handles = ready
-    pointers = [None if x is None else x.data_ptr() for x in tensors]
-    stream = torch._C._cuda_getCurrentRawStream(device.index)
-    run(programs, 1, 1, stream, *handles, *pointers, *numbers, *constants)
+    if ready:
+        run, *handles = ready
+        pointers = [None if x is None else x.data_ptr() for x in tensors]
+        stream = torch._C._cuda_getCurrentRawStream(device.index)
+        try:
+            return run(programs, 1, 1, stream, *handles, *pointers, *numbers, *constants)  # type: ignore[no-any-return]
+        except TypeError:  # a Triton whose launcher takes other arguments; it has launched nothing
+            _COMPILED[key] = ()
+    compiled = kernel[(programs,)](*tensors, *numbers, *constants, num_warps=warps)
+    if ready is None and compiled is not None:
+        _COMPILED[key] = (compiled.run, compiled.function, compiled.packed_metadata, None, None, None)
     return None

@@ -13,13 +13,12 @@ from reweigh.kernels.direct import launch
 from reweigh.kernels.forms import Form
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
-# Rows of up to so many classes are one tile, longer ones are walked; measured on an H200.
+# The numbers below were measured on an H200. Rows of up to so many classes are one tile, longer ones are walked.
 SHORT = 4096
 # Up to so many classes, the single pass keeps a float32 row in registers between its two halves.
 KEPT = 32768
-# (warps, 16-byte loads per thread) of one step along a row of up to 128 KB, and along a longer one.
-WALK = {"measure": ((4, 2), (16, 2)), "emit": ((4, 4), (4, 4)), "fused": ((8, 2), (8, 2))}
-EVICT = (True, True)
+# (warps, 16-byte loads per thread) of one step along a row; in pass one, rows beyond 256 KB want larger steps.
+WALK = {"measure": (4, 2), "measure long": (16, 2), "emit": (4, 4), "fused": (8, 2)}
 # So many rows are weighed by one program, and no second one is needed to settle.
 ROWS_AT_ONCE = 1024
 # Programs that keep a large GPU busy: with fewer rows than this, several share a row in pass two.
@@ -79,7 +78,7 @@ def _tile(work: str, c: int, itemsize: int, K: int) -> Tile:
         return Tile(R, width // K, K, 2 if R == 1 and width <= 1024 else 4)
     if work == "fused" and itemsize == 4 and width <= KEPT:
         return Tile(1, width // K, K, min(16, width // 1024))
-    warps, loads = WALK[work][c * itemsize > 2**17]
+    warps, loads = WALK["measure long" if work == "measure" and c * itemsize > 2**18 else work]
     return Tile(1, 32 * warps * loads * (16 // itemsize) // K, K, warps)
 
 
@@ -154,7 +153,7 @@ def fused(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Tens
     R, T, K, warps = tile("fused", logits, out)
     tensors = (logits, target, out, values, *weights.factors, settled)
     numbers = (n, c, logits.stride(0), out.stride(0), weights.ignore_index, *weights.numbers)
-    constants = (*weights.choices, R, T, K, c <= T * K, EVICT[c * logits.element_size() > 2**17])
+    constants = (*weights.choices, R, T, K, c <= T * K)
     launch(passes.fused, cdiv(n, R), tensors, numbers, constants, warps)
     return values
 

@@ -99,7 +99,7 @@ def fused(
     sample_weight: tl.tensor, settled: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
     gradient_stride: tl.int64, ignore: tl.int64, a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64,
     taper: tl.float64, FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr,
-    R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, EVICT: tl.constexpr,
+    R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr,
 ) -> None:  # fmt: skip
     """Both passes, row by row: the second reading is served by registers (WHOLE: a row is one tile) or the caches."""
     C, stride, gradient_stride = C // K * K, stride // K * K, gradient_stride // K * K
@@ -113,7 +113,7 @@ def fused(
         e = exp_below(x, top[:, None, None])
         rest = tl.sum(tl.sum(e, 2), 1)
     else:
-        top, rest = statistics(at, y, live, C, R, T, K, "evict_last" if EVICT else "")
+        top, rest = statistics(at, y, live, C, R, T, K, "evict_last")
     s = importance(y, i, live, class_weight, sample_weight)
     if settled is not None:
         s *= tl.load(settled)
@@ -128,8 +128,8 @@ def fused(
         # backwards: what was read last is nearest
         for done in range(0, C, T * K):
             j = columns((C - 1) // (T * K) * (T * K) - done, T, K)
-            e = exp_below(read(at, live, j, C, "evict_first" if EVICT else ""), top[:, None, None])
-            write(to, j, e, up, i < N, C, "evict_first" if EVICT else "")
+            e = exp_below(read(at, live, j, C, "evict_first"), top[:, None, None])
+            write(to, j, e, up, i < N, C, "evict_first")
     write_targets(to, y, y >= 0, (-0.5 * force).to(tl.float32))
 
 

@@ -1,0 +1,126 @@
+"""What does the criterion cost on a CPU, beside cross entropy and beside a training step of ResNet-20?
+
+    python benchmarks/criterion_cpu.py --out benchmarks/results/criterion-cpu.csv        (about two minutes)
+
+Targets, with two threads: at most 1.3 times torch's cross entropy, forward and backward, for 1000 classes and more; and
+under 2 % of a training step of ResNet-20 (batch 128) with 10 and 100 classes. Ways are timed in turn, round after
+round, and a ratio is the median of the rounds' ratios, so that other work on the machine meets all alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from provenance import provenance
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from reweigh.criterion import Criterion
+from reweigh.nets.registry import build
+from reweigh.weighting import CCE, DM
+
+THREADS, ROUNDS, BATCH = 2, 31, 128
+SHAPES = [(128, 1000), (1024, 1000), (4096, 1000), (512, 10000), (256, 32000), (64, 128256)]
+Loss = Callable[[Tensor, Tensor], Tensor]
+LOSSES: dict[str, Loss] = {"DM(0.5, 8), batch": Criterion(DM(0.5, 8)), "CCE": Criterion(CCE())}
+
+
+class Row(NamedTuple):
+    """Milliseconds of the criterion and of what it stands beside, and their ratio: medians of all rounds."""
+
+    beside: str
+    n: int
+    classes: int
+    criterion: str
+    ms: float
+    beside_ms: float
+    ratio: float
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="the CSV file to write")
+    out: Path = parser.parse_args().out
+    torch.set_num_threads(THREADS)
+    rows = [*beside_cross_entropy(), *beside_a_step()]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("w", newline="") as file:
+        for name, value in provenance().items():
+            file.write(f"# {name}: {value}\n")
+        writer = csv.writer(file)
+        writer.writerow(Row._fields)
+        writer.writerows(rows)
+
+
+def beside_cross_entropy() -> Iterator[Row]:
+    """Forward and backward on random logits."""
+    for n, classes in SHAPES:
+        logits, target = torch.randn(n, classes) * 3, torch.arange(n) % classes
+        ways = [through(loss, logits, target) for loss in (cross_entropy, *LOSSES.values())]
+        theirs, *ours = in_turn(ways, ROUNDS)
+        for name, taken in zip(LOSSES, ours, strict=True):
+            yield row("cross entropy", n, classes, name, taken, theirs)
+
+
+def beside_a_step() -> Iterator[Row]:
+    """The criterion on a batch's logits beside a whole training step with cross entropy."""
+    for classes in (10, 100):
+        images, target = torch.randn(BATCH, 3, 32, 32), torch.arange(BATCH) % classes
+        net = build("resnet20", classes, generator=torch.Generator().manual_seed(0))
+        logits = net(images).detach()
+        ways = [training(net, images, target), *(through(loss, logits, target) for loss in LOSSES.values())]
+        whole, *ours = in_turn(ways, ROUNDS // 3)
+        for name, taken in zip(LOSSES, ours, strict=True):
+            yield row("step of ResNet-20", BATCH, classes, name, taken, whole)
+
+
+def training(net: nn.Module, images: Tensor, target: Tensor) -> Callable[[], None]:
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        cross_entropy(net(images), target).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    return step
+
+
+def through(loss: Loss, logits: Tensor, target: Tensor) -> Callable[[], None]:
+    leaf = logits.clone().requires_grad_()
+
+    def step() -> None:
+        leaf.grad = None
+        loss(leaf, target).backward()  # type: ignore[no-untyped-call]
+
+    return step
+
+
+def in_turn(ways: list[Callable[[], None]], rounds: int) -> list[list[float]]:
+    """Seconds of each way in each round; the first two rounds are for warmth."""
+    taken: list[list[float]] = [[] for _ in ways]
+    for _ in range(rounds + 2):
+        for way, seconds in zip(ways, taken, strict=True):
+            start = time.perf_counter()
+            way()
+            seconds.append(time.perf_counter() - start)
+    return [seconds[2:] for seconds in taken]
+
+
+def row(beside: str, n: int, classes: int, name: str, ours: list[float], theirs: list[float]) -> Row:
+    ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+    ms, beside_ms = (1e3 * statistics.median(x) for x in (ours, theirs))
+    found = Row(beside, n, classes, name, round(ms, 3), round(beside_ms, 3), round(ratio, 4))
+    print(*found, flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    main()

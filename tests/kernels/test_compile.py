@@ -1,0 +1,60 @@
+"""The kernels compile for a GPU that is not there: the interpreter knows no types, no registers and no assembler."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter compiles nothing"),
+]
+
+POINTERS = {
+    "logits": "*bf16",
+    "gradient": "*bf16",
+    "target": "*i64",
+    "book": "*fp64",
+    "settled": "*fp64",
+    "values": "*fp32",
+    "incoming": "*fp32",
+    "class_weight": "*fp32",
+    "sample_weight": "*fp64",
+}
+LONG = {"stride", "gradient_stride", "incoming_stride", "ignore"}
+REAL = {"a", "b", "c", "inner", "taper"}
+WEIGHING = {"FAMILY": 1, "INNER": True, "TAPER": True}
+CASES = [
+    ("passes", "measure", {"R": 1, "T": 256, "K": 8}),
+    ("passes", "emit", {"R": 8, "T": 16, "K": 8}),
+    ("passes", "fused", WEIGHING | {"R": 1, "T": 512, "K": 8, "WHOLE": False}),
+    ("passes", "fused", WEIGHING | {"FAMILY": 2, "R": 2, "T": 64, "K": 8, "WHOLE": True}),
+    ("passes", "rescale", {"T": 256, "K": 8}),
+    ("weigh", "weigh_rows", WEIGHING | {"FAMILY": 0, "BATCH": True, "REDUCTION": 1, "ALONE": False, "B": 128}),
+    ("weigh", "settle", {"BATCH": True, "REDUCTION": 1, "B": 256}),
+    ("weigh", "count", {"B": 1024}),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "constants"), CASES)
+def test_compiles_for_hopper(module: str, name: str, constants: dict[str, Any]) -> None:
+    triton = pytest.importorskip("triton")
+    compiler = pytest.importorskip("triton.compiler")
+    backend = pytest.importorskip("triton.backends.compiler")
+    kernel = getattr(pytest.importorskip(f"reweigh.kernels.{module}"), name)
+
+    def kind(argument: str) -> str:
+        if argument in constants:
+            return "constexpr"
+        return POINTERS.get(argument) or ("i64" if argument in LONG else "fp64" if argument in REAL else "i32")
+
+    names = kernel.arg_names
+    source = compiler.ASTSource(
+        fn=kernel,
+        signature={argument: kind(argument) for argument in names},
+        constexprs={(names.index(argument),): value for argument, value in constants.items()},
+    )
+    compiled = triton.compile(source, target=backend.GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+    assert compiled.asm["cubin"]
