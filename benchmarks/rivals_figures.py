@@ -159,7 +159,9 @@ def accuracy_page() -> Figure:
                 one.errorbar(float(line["minus_cce"]), y, xerr=spread, fmt="o", color=colour, markersize=4, linewidth=1)
         cce = next(line for line in lines if line["data"] == data and line["rival"] == "CCE")
         one.axvline(0, color=GREY, linewidth=1)
-        one.set_title(f"{data}, 40 % wrong labels: CCE {cce['accuracy']} ± {cce['deviation']}", fontsize=9)
+        one.set_title(
+            f"{data}, 40 % wrong labels: CCE {float(cce['accuracy']):.1f} ± {float(cce['deviation']):.1f}", fontsize=9
+        )
         one.set_xlabel("percentage points")
         one.set_yticks(range(len(names)), names)
         one.set_ylim(-0.7, len(names) - 0.3)

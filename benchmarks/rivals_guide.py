@@ -114,8 +114,10 @@ def table() -> str:
         if first["family"] != family:
             family = first["family"]
             rows.append(f"| ***{family}*** | | | | | |")
-        accuracies = " | ".join(f"{line['accuracy']} ± {line['deviation']}" for line in (first, found["digits"]))
-        rows.append(f"| {name} | {first['needs'] or '-'} | {first['cost']} | {accuracies} | {WHEN[name]} |")
+        accuracies = " | ".join(
+            f"{float(line['accuracy']):.1f} ± {float(line['deviation']):.1f}" for line in (first, found["digits"])
+        )
+        rows.append(f"| {name} | {first['needs'] or '-'} | {float(first['cost']):.1f} | {accuracies} | {WHEN[name]} |")
     return "\n".join(rows) + "\n"
 
 
