@@ -17,7 +17,10 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "losses": ("Other losses", ("reweigh.losses",)),
     "noise": ("Noise and imbalance", ("reweigh.noise", "reweigh.imbalance")),
     "data": ("Data", ("reweigh.data", "reweigh.data.registry", "reweigh.data.folder", "reweigh.data.table")),
-    "run": ("Runs and records", ("reweigh.spec", "reweigh.run", "reweigh.record", "reweigh.predict")),
+    "run": (
+        "Runs and records",
+        ("reweigh.spec", "reweigh.run", "reweigh.record", "reweigh.predict", "reweigh.recommendation"),
+    ),
     "report": ("Reports", ("reweigh.report", "reweigh.report.events")),
 }
 _SECTIONS = ("Args", "Attributes", "Returns", "Raises", "Yields")
