@@ -36,11 +36,10 @@ LEVELS = [
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
 
 PUBLIC = """
-AEL AGCE AUL Beta BinaryCriterion CCE Criterion Curve DM Emphasis Exponential Focal ForwardSymmetric GCE IMAE MAE MSE
-Normal PHuber PerClass Product Recommendation Run SL Scaled Stats Sum Tapered TruncatedGCE Uniform Weighting __version__
-authors
-emphasis_of emphasis_variance execute from_loss functional inspect integral is_bounded load_model margin parse
-potential potential_range recommend share symmetry_gap text unit unit_direction
+AEL AGCE AUL Beta BinaryCriterion CCE Criterion Curve DM Emphasis Exponential Focal ForwardSymmetric GCE IMAE
+LinearCriterion MAE MSE Normal PHuber PerClass Product Recommendation Run SL Scaled Stats Sum Tapered TruncatedGCE
+Uniform Weighting __version__ authors emphasis_of emphasis_variance execute from_loss functional inspect integral
+is_bounded load_model margin parse potential potential_range recommend share symmetry_gap text unit unit_direction
 """
 
 

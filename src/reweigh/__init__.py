@@ -22,7 +22,7 @@ _HOME = {
         "symmetry_gap unit"
     ),
     "reweigh.direction": "margin unit_direction",
-    "reweigh.criterion": "BinaryCriterion Criterion Stats inspect",
+    "reweigh.criterion": "BinaryCriterion Criterion LinearCriterion Stats inspect",
     "reweigh.spec": "Run authors parse text",
     "reweigh.run": "execute",
     "reweigh.recommendation": "Recommendation recommend",
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from reweigh import functional as functional
     from reweigh.criterion import BinaryCriterion as BinaryCriterion
     from reweigh.criterion import Criterion as Criterion
+    from reweigh.criterion import LinearCriterion as LinearCriterion
     from reweigh.criterion import Stats as Stats
     from reweigh.criterion import inspect as inspect
     from reweigh.density import *  # noqa: F403
