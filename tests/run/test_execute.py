@@ -259,6 +259,7 @@ def test_imbalance_and_given_labels(tmp_path: Path) -> None:
 def test_wrong_words_are_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         execute(replace(DIGITS, **change), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_loss_may_follow_a_schedule_and_a_cosine_head_loads_again(tmp_path: Path) -> None:

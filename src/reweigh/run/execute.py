@@ -105,12 +105,15 @@ def updates(
     speed = speed.for_run(run, device)
     material = gather(run)
     with ExitStack() as stack:
-        record = None
-        if ranks.first:
+
+        def open_record() -> Record | None:
+            if not ranks.first:
+                return None
             make_folder(folder)
             settings = environment(str(device)) | speed.described() | {"processes": ranks.size}
-            record = stack.enter_context(Record(folder, header_of(run, material), settings))
-        yield from _carry_out(run, material, device, folder, record, should_stop, speed, ranks)
+            return stack.enter_context(Record(folder, header_of(run, material), settings))
+
+        yield from _carry_out(run, material, device, folder, open_record, should_stop, speed, ranks)
 
 
 def _carry_out(
@@ -118,7 +121,7 @@ def _carry_out(
     material: Material,
     device: torch.device,
     folder: Path,
-    record: Record | None,
+    open_record: Callable[[], Record | None],
     should_stop: Callable[[], bool],
     speed: Speed,
     ranks: Ranks,
@@ -134,6 +137,7 @@ def _carry_out(
     taught = method_of(run, material, batches, trusted, net_of(run, material, device), ranks)
     method = taught.method
     optimiser = build_optimiser(method.trainable, run)
+    record = open_record()  # not before all words of the run were understood: a wrong one leaves no folder behind
     autocast, schedule, beat = autocast_of(run, device), parse(run.schedule), heartbeat()
     progress, best, started = Progress(), Best(), time.perf_counter()
     path = folder / "checkpoint.pt"
