@@ -114,6 +114,17 @@ def test_a_slot_opened_twice_is_done_once(make: Make) -> None:
     assert [slot.lost for slot in slots(study)] == [0, 0], "nobody died"
 
 
+def test_a_dead_worker_in_a_slot_that_is_done_is_found_out(make: Make) -> None:
+    study, plan = make(trials=1)
+    Keeper(plan, grace=60).tend(study)
+    enqueue(study, slots(study)[0], plan)  # two open trials in one slot, as a race makes them
+    first, second = study.ask(), study.ask()
+    study.tell(first, 0.5)
+    assert slots(study)[0].is_finished
+    assert work(study, plan, by_rate, beat=0.1, grace=0.5) == 0
+    assert study.get_trials()[second.number].state == TrialState.FAIL, "it was left running"
+
+
 def test_a_worker_that_was_taken_for_dead_notices(make: Make) -> None:
     study, plan = make(trials=1)
 

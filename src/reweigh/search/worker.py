@@ -109,7 +109,8 @@ def work(
             finished += _carry_out(study, plan, objective, trial, where, should_leave, beat)
             continue
         found = keeper.tend(study)
-        if all(slot.is_finished for slot in found):
+        # a slot that was opened twice may be done while the worker of its other trial is dead: that one is failed first
+        if all(slot.is_finished for slot in found) and not study.get_trials(False, states=(TrialState.RUNNING,)):
             break
         if not any(slot.is_waiting for slot in found):
             time.sleep(min(beat, 1.0))
