@@ -49,12 +49,12 @@ def calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> fl
         correct: whether the prediction is right.
         bins: how many.
 
-    >>> calibration_error(torch.tensor([0.9, 0.9]), torch.tensor([True, False]))
-    0.4
+    >>> calibration_error(torch.tensor([0.75, 0.75]), torch.tensor([True, False]))
+    0.25
     """
     if not confidence.numel():
         return float("nan")
     confidence, right = confidence.double(), correct.double()
     which = (confidence * bins).long().clamp(0, bins - 1)
     gap = torch.zeros(bins, dtype=torch.float64, device=confidence.device).index_add_(0, which, right - confidence)
-    return round(float(gap.abs().sum() / len(confidence)), 12)
+    return float(gap.abs().sum() / len(confidence))
