@@ -9,8 +9,9 @@ what is reported; seed 5 has its own noise and initial values, and its own data 
 for all seeds. All rivals of one seed see the same noise, so differences from CCE are paired.
 
 Runs are ordinary run folders below --root: what is done is not done again, and the CSV holds the rivals that are
-complete. `cost` is CPU time, training and evaluation, one thread, divided by that of torch's own cross entropy with the
-same data and seed, median over both problems and five seeds; a procedure's is that of all its runs.
+complete; the JSON beside it says what it was made with. `cost` is CPU time, training and evaluation, one thread,
+divided by that of torch's own cross entropy with the same data and seed, median over both problems and five seeds; a
+procedure's is that of all its runs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from provenance import provenance
 from rivals_data import DATA, LEARNING_RATES, base
 from rivals_entries import PLAIN, RIVALS, Rival
 
@@ -170,6 +172,8 @@ def write(found: Sequence[Done], tried: Tried, out: Path) -> None:
         writer = csv.DictWriter(file, lines[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(lines)
+    about = {"seeds": SEEDS, "choosing_seed": CHOOSING, "threads": 1}
+    out.with_suffix(".json").write_text(json.dumps(provenance() | about, indent=1) + "\n")
     print(f"{out}: {len(lines)} lines")
 
 
