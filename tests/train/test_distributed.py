@@ -33,20 +33,15 @@ RUN = Run(
 STEP = """
 import sys
 import torch
-import torch.distributed as dist
 from torch import nn
 from reweigh.criterion import Criterion
-from reweigh.train.distributed import Ranks, joined, sharing, Uncounted
+from reweigh.train.distributed import joined, sharing, Uncounted
 from reweigh.weighting import DM
-torch.set_num_threads(1)
-torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).double()
-inputs, target = torch.randn(200, 5, dtype=torch.float64), torch.randint(0, 3, (200,))
-with joined(torch.device("cpu")) as ranks:
+
+def teach(net, ranks):
     optimiser = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
     share = sharing(net.parameters(), ranks) if ranks.size > 1 else torch.Tensor.detach
     criterion = Criterion(DM(0.5, 8), process_group=ranks.group)
-    losses = []
     for step in range(20):
         size = [7, 1, 4][step % 3]  # of the whole batch: at times smaller than the number of ranks
         part = ranks.shard(size)
@@ -56,10 +51,24 @@ with joined(torch.device("cpu")) as ranks:
         loss = taught(net(x), y)
         optimiser.zero_grad()
         loss.backward()
-        losses.append(share(loss).item())
+        yield share(loss).item()
         optimiser.step()
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).double()
+inputs, target = torch.randn(200, 5, dtype=torch.float64), torch.randint(0, 3, (200,))
+with joined(torch.device("cpu")) as ranks:
+    losses = list(teach(net, ranks))
 if ranks.first:
     torch.save([torch.tensor(losses), *net.state_dict().values()], sys.argv[1])
+"""
+
+# a thread of gloo's that is there when the interpreter ends may still hold a tensor, and aborts the process
+ALONE = """
+from pathlib import Path
+left = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
+assert not [name for name in left if "gloo" in name], left
 """
 
 RUNNER = """
@@ -78,7 +87,7 @@ def launch(ranks: int, program: str, *arguments: str, port: int) -> None:
     shared = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", program, *arguments],
+            [sys.executable, "-c", program + ALONE, *arguments],
             env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             stderr=subprocess.PIPE,
             text=True,

@@ -11,6 +11,8 @@ so two processes agree with one to float32's precision per step (to 1e-12 in flo
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -38,7 +40,11 @@ class Ranks:
     rank: int = 0
     size: int = 1
     local: int = 0
-    group: Any = None
+
+    @property
+    def group(self) -> Any:
+        """The process group, or None alone; looked up, since who holds it keeps its threads alive (see `joined`)."""
+        return None if self.size == 1 else dist.group.WORLD
 
     @property
     def first(self) -> bool:
@@ -92,12 +98,17 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
     if device.type == "cuda":
         torch.cuda.set_device(device.index if device.index is not None else local)
+    # its functions keep, as a default, the group there was when they were imported; an optimiser imports them
+    importlib.import_module("torch.distributed.nn")
     # both: gradients go where they lie, and small agreements never wait for a GPU
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
     try:
-        yield Ranks(rank, size, local, dist.group.WORLD)
+        yield Ranks(rank, size, local)
     finally:
+        # gloo's threads end with the last reference to the group, and one that lets go of a tensor while the
+        # interpreter shuts down aborts the process: so none may be left, in cycles neither
         dist.destroy_process_group()
+        gc.collect()
 
 
 def sharing(parameters: Iterable[nn.Parameter], ranks: Ranks) -> Callable[[Tensor], Tensor]:
