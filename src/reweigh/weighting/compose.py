@@ -154,7 +154,10 @@ def has_classes(part: Any) -> bool:
     """Whether a `PerClass` stands anywhere in a weighting: only then does a criterion look for its parameters."""
     if isinstance(part, tuple):
         return any(map(has_classes, part))
-    return isinstance(part, PerClass) or (isinstance(part, Weighting) and any(map(has_classes, vars(part).values())))
+    if not is_dataclass(part):
+        return False
+    # not vars(): torch.compile could not always look into it
+    return isinstance(part, PerClass) or has_classes(tuple([getattr(part, field.name) for field in fields(part)]))
 
 
 def select(part: Any, target: Tensor, inside: bool = False) -> Any:
