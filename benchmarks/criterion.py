@@ -144,12 +144,11 @@ def copy_of(logits: Tensor) -> Step:
 
 
 def through(loss: Loss, logits: Tensor, target: Tensor) -> Step:
-    """Forward and backward, down to logits that are no leaf."""
+    """Forward and backward, through logits that are no leaf."""
     leaf = logits.requires_grad_()
 
     def step() -> None:
-        z = leaf.view_as(leaf)
-        torch.autograd.grad(loss(z, target), z)
+        torch.autograd.grad(loss(leaf.view_as(leaf), target), leaf)
 
     return step
 
