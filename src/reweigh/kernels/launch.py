@@ -16,9 +16,11 @@ REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 # The numbers below were measured on an H200. Rows of up to so many classes are one tile, longer ones are walked.
 SHORT = 4096
 # Up to so many classes, the single pass keeps a float32 row in registers between its two halves.
-KEPT = 32768
-# (warps, 16-byte loads per thread) of one step along a row; in pass one, rows beyond 256 KB want larger steps.
-WALK = {"measure": (4, 2), "measure long": (16, 2), "emit": (4, 4), "fused": (8, 2)}
+KEPT = 16384
+# (warps, 16-byte loads per thread) of one step along a row; the single pass reads a row twice, and beyond 96 KB it is
+# still in the cache the second time only where fewer programs are at work.
+WALK = {"measure": (4, 2), "emit": (16, 4), "fused": (8, 4), "fused long": (16, 4)}
+LONG = 96 * 1024
 # So many rows are weighed by one program, and no second one is needed to settle.
 ROWS_AT_ONCE = 1024
 # Programs that keep a large GPU busy: with fewer rows than this, several share a row in pass two.
@@ -78,7 +80,7 @@ def _tile(work: str, c: int, itemsize: int, K: int) -> Tile:
         return Tile(R, width // K, K, 2 if R == 1 and width <= 1024 else 4)
     if work == "fused" and itemsize == 4 and width <= KEPT:
         return Tile(1, width // K, K, min(16, width // 1024))
-    warps, loads = WALK["measure long" if work == "measure" and c * itemsize > 2**18 else work]
+    warps, loads = WALK["fused long" if work == "fused" and c * itemsize > LONG else work]
     return Tile(1, 32 * warps * loads * (16 // itemsize) // K, K, warps)
 
 
