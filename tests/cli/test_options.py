@@ -21,7 +21,7 @@ def test_every_field_of_a_run_is_an_option_of_train(reweigh) -> None:
 def test_options_arrive_as_fields(monkeypatch: pytest.MonkeyPatch, reweigh) -> None:
     seen: list[Run] = []
 
-    def refuse(run: Run, root: object) -> None:
+    def refuse(run: Run, root: object, speed: object) -> None:
         seen.append(run)
         raise ValueError("far enough")
 

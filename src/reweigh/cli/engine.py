@@ -17,27 +17,27 @@ from reweigh.spec import Run
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from reweigh.run import Update
+    from reweigh.run import Speed, Update
 
 SHOWN = ("loss", "test_accuracy", "corrupted_accuracy", "intact_accuracy")
 
 
-def carry_out(run: Run, root: Path, stop: Stop, watch: Callable[[Update], None]) -> Path:
+def carry_out(run: Run, root: Path, stop: Stop, watch: Callable[[Update], None], speed: Speed | None = None) -> Path:
     """Execute a run and return its folder; a stop becomes the exit code of its signal."""
     from reweigh.run import Interrupted, execute
 
     try:
-        return execute(run, root, watch=watch, should_stop=stop)
+        return execute(run, root, watch=watch, should_stop=stop, speed=speed)
     except Interrupted as error:
         code = STOPPED if stop.signal == signal.SIGTERM else INTERRUPTED
         told = f"stopped after iteration {error.step}; to go on: reweigh resume {error.folder}"
         raise EndedError(code, told) from error
 
 
-def carry_out_alone(run: Run, root: Path) -> Path:
+def carry_out_alone(run: Run, root: Path, speed: Speed | None = None) -> Path:
     """Execute one run with its own progress; of several processes that share it, only the first one speaks."""
     with Stop() as stop, progress("it") as tell:
-        return carry_out(run, root, stop, every_row(tell) if is_first() else lambda update: None)
+        return carry_out(run, root, stop, every_row(tell) if is_first() else lambda update: None, speed)
 
 
 def is_first() -> bool:

@@ -7,13 +7,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Optional, Union, get_args, get_origin
 
 import typer
 
 from reweigh.spec import Field, describe
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for programs.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time: on one GPU together, else as processes.")]
+_GPU = "On a GPU"
+Capture = Annotated[bool, typer.Option(help="Replay every iteration as one CUDA graph.", rich_help_panel=_GPU)]
+Kernels = Annotated[
+    bool, typer.Option(help="In bf16, take small convolutions from reweigh's own kernels.", rich_help_panel=_GPU)
+]
+Compile = Annotated[
+    Optional[bool],  # noqa: UP045 - typer reads it at run time
+    typer.Option(help="Compile the net; by default where a run in bf16 is long enough.", rich_help_panel=_GPU),
+]
 RunsRoot = Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Where the folders of runs lie.")]
 
 # The fields come in order; each of these begins a group of them in the help.

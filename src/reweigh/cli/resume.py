@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reweigh.cli.engine import carry_out, carry_out_alone, every_row, report
-from reweigh.cli.failures import BAD_DATA, FAILED, EndedError, verdict
+from reweigh.cli.engine import carry_out_alone, report
 from reweigh.cli.find import find_run
-from reweigh.cli.options import Json, RunsRoot, with_fields
-from reweigh.cli.progress import progress
-from reweigh.cli.stop import Stop
-from reweigh.cli.terminal import console, print_json, say, table
+from reweigh.cli.options import Capture, Compile, Jobs, Json, Kernels, RunsRoot, with_fields
+from reweigh.cli.several import Ended, carry_out_together, failed, report_together
 from reweigh.errors import DataError
 from reweigh.spec import Run, describe
+
+if TYPE_CHECKING:
+    from reweigh.run import Speed
 
 
 # What says where or how fast, not what, may differ from the first time.
@@ -26,19 +26,26 @@ def resume(
     run: Annotated[str | None, typer.Argument(help="A run: its folder, or the start of its hash.")] = None,
     every: Annotated[
         Path | None,
-        typer.Option("--all", metavar="ROOT", help="Go on with every unfinished run in this folder, one by one."),
+        typer.Option("--all", metavar="ROOT", help="Go on with every unfinished run in this folder."),
     ] = None,
     runs: RunsRoot = Path("runs"),
+    jobs: Jobs = 1,
+    capture: Capture = True,
+    kernels: Kernels = True,
+    compiled: Compile = None,
     as_json: Json = False,
 ) -> None:
     """Go on with a run from its last checkpoint; the result is the same as without the break."""
     if (run is None) == (every is None):
         raise ValueError("give either a run or --all ROOT")
+    from reweigh.run import Speed
+
+    speed = Speed(capture, kernels, compiled)
     if run is not None:
         folder = find_run(run, runs)
-        report(carry_out_alone(_again(folder, fields), folder.parent), as_json)
+        report(carry_out_alone(_again(folder, fields), folder.parent, speed), as_json)
     elif every is not None:
-        _resume_all(every, fields, as_json)
+        _resume_all(every, fields, jobs, speed, as_json)
 
 
 def _again(folder: Path, fields: dict[str, Any]) -> Run:
@@ -51,33 +58,24 @@ def _again(folder: Path, fields: dict[str, Any]) -> Run:
     return replace(run, **fields)
 
 
-def _resume_all(root: Path, fields: dict[str, Any], as_json: bool) -> None:
-    """All unfinished runs; one that fails does not keep the others from being finished."""
+def _resume_all(root: Path, fields: dict[str, Any], jobs: int, speed: Speed, as_json: bool) -> None:
+    """All unfinished runs; one that can't be read or fails does not keep the others from being finished."""
     from reweigh.record import list_runs
 
     if not root.is_dir():
         raise DataError(f"{root}: no such folder")
-    found = [summary for summary in list_runs(root) if summary.state != "done"]
-    ended: list[tuple[str, str, str]] = []
-    code = 0
-    with Stop() as stop:
-        for summary in found:
-            try:
-                if summary.problem is not None:
-                    raise DataError(summary.problem)
-                say(str(summary.folder))
-                with progress("it") as tell:
-                    carry_out(_again(summary.folder, fields), root, stop, every_row(tell))
-                ended.append((summary.folder.name, "done", ""))
-            except (DataError, ValueError, OSError, ImportError) as error:
-                what = verdict(error)
-                code = max(code, BAD_DATA if what is not None and what.code == BAD_DATA else FAILED)
-                ended.append((summary.folder.name, "failed", str(error) if what is None else what.sentence))
-    if as_json:
-        print_json({"runs": [{"run": name, "state": state, "problem": why or None} for name, state, why in ended]})
-    elif ended:
-        console().print(table(("run", "state", "problem"), ended, left=3))
-    else:
+    found: list[Run] = []
+    ended: list[Ended] = []
+    for summary in list_runs(root):
+        if summary.state == "done":
+            continue
+        try:
+            if summary.problem is not None:
+                raise DataError(summary.problem)
+            found.append(_again(summary.folder, fields))
+        except (DataError, ValueError) as error:
+            ended.append(failed(summary.folder, error))
+    if not found and not ended and not as_json:
         print(f"nothing to resume in {root}")
-    if code:
-        raise EndedError(code, f"{sum(state == 'failed' for _, state, _ in ended)} of {len(found)} runs failed")
+        return
+    report_together([*ended, *carry_out_together(found, root, jobs, speed)], as_json)

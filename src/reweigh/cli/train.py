@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from reweigh.cli.engine import carry_out_alone, report
-from reweigh.cli.options import Json, RunsRoot, with_fields
+from reweigh.cli.options import Capture, Compile, Jobs, Json, Kernels, RunsRoot, with_fields
+from reweigh.cli.several import carry_out_together, report_together
 from reweigh.cli.terminal import say
 from reweigh.spec import Run, authors, describe, parse, text
 
@@ -29,6 +30,13 @@ def train(
         Preset | None,
         typer.Option(help="Start from a protocol of the paper: as its text says, or as its authors ran."),
     ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="0,1,2|0-4", help="One run for each of these seeds instead of --seed.")
+    ] = None,
+    jobs: Jobs = 1,
+    capture: Capture = True,
+    kernels: Kernels = True,
+    compiled: Compile = None,
     as_json: Json = False,
 ) -> None:
     """Train a net and keep a record that can be trusted.
@@ -41,10 +49,38 @@ def train(
 
     Example: reweigh train --data digits --net mlp-128 --weighting "DM(lam=0.5, beta=8)" --noise symmetric --rate 0.4
     """
+    from reweigh.run import Speed
+
+    speed = Speed(capture, kernels, compiled)
+    if seeds is not None:
+        if "seed" in fields:
+            raise ValueError("give either --seed or --seeds")
+        several = [make_run(fields | {"seed": seed}, preset) for seed in read_seeds(seeds)]
+        report_together(carry_out_together(several, runs, jobs, speed), as_json)
+        return
+    if jobs > 1:
+        raise ValueError(f"--jobs {jobs} is for several runs: give --seeds, or reweigh resume --all")
     run = make_run(fields, preset)
     if (runs / run.folder_name() / "result.json").exists():
         say("this run is done already")
-    report(carry_out_alone(run, runs), as_json)
+    report(carry_out_alone(run, runs, speed), as_json)
+
+
+def read_seeds(text: str) -> list[int]:
+    """Seeds of a list with commas; "a-b" stands for all from a to b.
+
+    >>> read_seeds("0-2,7")
+    [0, 1, 2, 7]
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"--seeds {text!r}: {part.strip()!r} is no seed; expected such as 0,1,2 or 0-4")
+        seeds += range(int(first), int(last or first) + 1)
+    if not seeds:
+        raise ValueError(f"--seeds {text!r}: there is no seed in it")
+    return list(dict.fromkeys(seeds))
 
 
 def make_run(fields: dict[str, Any], preset: Preset | None = None) -> Run:

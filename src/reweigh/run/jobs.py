@@ -49,8 +49,8 @@ def execute_many(
 ) -> list[Outcome]:
     """Carry all runs out, `jobs` at a time; the outcomes are in the order of the runs.
 
-    On the CPU every run is a process with as many threads as this one has, because their number can decide the last
-    bit of a sum; call `torch.set_num_threads(1)` first where that oversubscribes the machine.
+    On the CPU runs that go side by side are processes with as many threads as this one has, because their number can
+    decide the last bit of a sum; call `torch.set_num_threads(1)` first where that oversubscribes the machine.
 
     Args:
         runs: what to do; no two may be the same.
@@ -70,7 +70,8 @@ def execute_many(
     groups: dict[Any, list[int]] = {}
     for number, run in enumerate(runs):
         device = device_of(run)
-        alike = (str(device), run.precision, run.deterministic) if device.type == "cuda" else "processes"
+        here = device.type == "cuda" or jobs == 1
+        alike = (str(device), run.precision, run.deterministic) if here else "processes"
         groups.setdefault(alike, []).append(number)
     for alike, numbers in groups.items():
         chosen = {number: runs[number] for number in numbers}

@@ -1,0 +1,97 @@
+"""Several runs under the user's eyes: one progress for all, and a table of how each ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from reweigh.cli.demo import spread
+from reweigh.cli.engine import summary
+from reweigh.cli.failures import BAD_DATA, FAILED, INTERRUPTED, STOPPED, EndedError, verdict
+from reweigh.cli.progress import progress
+from reweigh.cli.stop import Stop
+from reweigh.cli.terminal import console, print_json, table
+from reweigh.spec import Run
+
+if TYPE_CHECKING:
+    from reweigh.run import Speed, Update
+
+
+class Ended(NamedTuple):
+    """How a run ended: "done", "stopped" on request, or "failed" with a sentence and the exit code it stands for."""
+
+    folder: Path
+    state: str
+    problem: str | None = None
+    code: int = 0
+
+
+def carry_out_together(runs: Sequence[Run], root: Path, jobs: int, speed: Speed) -> list[Ended]:
+    """Execute runs, `jobs` at a time; one that fails does not keep the others from being finished."""
+    from reweigh.run import Interrupted, execute_many
+
+    steps, totals = [0] * len(runs), [run.iterations for run in runs]
+    with Stop() as stop, progress("it") as tell:
+
+        def watch(number: int, update: Update) -> None:
+            steps[number], totals[number] = update.step, update.total
+            line = update.note if update.row is None else summary(update.row)
+            name = runs[number].folder_name()
+            tell(sum(steps), sum(totals), line=None if line is None else f"{name}: {line}")
+
+        outcomes = execute_many(runs, root, jobs=jobs, watch=watch, should_stop=stop, speed=speed)
+    code = STOPPED if stop.signal == signal.SIGTERM else INTERRUPTED
+    return [
+        Ended(outcome.folder, "done")
+        if outcome.error is None
+        else Ended(outcome.folder, "stopped", str(outcome.error), code)
+        if isinstance(outcome.error, Interrupted)
+        else failed(outcome.folder, outcome.error)
+        for outcome in outcomes
+    ]
+
+
+def failed(folder: Path, error: Exception) -> Ended:
+    """A run that an error ended."""
+    what = verdict(error)
+    sentence = f"{type(error).__name__}: {error}" if what is None else what.sentence
+    return Ended(folder, "failed", sentence, BAD_DATA if what is not None and what.code == BAD_DATA else FAILED)
+
+
+def report_together(ended: Sequence[Ended], as_json: bool) -> None:
+    """How each run ended and what it gave; where one did not end well, the exit code says so."""
+    from reweigh.record import read_result
+
+    results = [(read_result(each.folder) or {}) if each.state == "done" else {} for each in ended]
+    if as_json:
+        told = zip(ended, results, strict=True)
+        runs = [
+            {"run": each.folder.name, "state": each.state, "problem": each.problem, "result": result or None}
+            for each, result in told
+        ]
+        print_json({"runs": runs})
+    else:
+        found = [{which: _accuracy(result, which) for which in ("final", "best")} for result in results]
+        rows = [
+            (each.folder.name, each.state, each.problem or "", *accuracies.values())
+            for each, accuracies in zip(ended, found, strict=True)
+        ]
+        console().print(table(("run", "state", "problem", "final accuracy", "best"), rows, left=3))
+        values = {which: [v for each in found if (v := each[which]) is not None] for which in ("final", "best")}
+        if len(values["final"]) > 1:
+            print(
+                f"mean ± standard deviation in per cent: final {spread(values['final'])}, best {spread(values['best'])}"
+            )
+    codes = [each.code for each in ended if each.code]
+    if codes:
+        stopped = [each for each in ended if each.state == "stopped"]
+        sentence = f"{len(codes) - len(stopped)} of {len(ended)} runs failed"
+        if stopped:
+            sentence += f", {len(stopped)} were stopped; the same command goes on with them"
+        raise EndedError(stopped[0].code if stopped else max(codes), sentence)
+
+
+def _accuracy(result: dict[str, dict[str, float]], which: str) -> float | None:
+    return (result.get(which) or {}).get("test_accuracy")

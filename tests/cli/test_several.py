@@ -1,0 +1,71 @@
+"""Several runs from one command line: what each gives alone, a table, and exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reweigh.cli.failures import BAD_DATA, FAILED, INTERRUPTED, EndedError
+from reweigh.cli.several import Ended, failed, report_together
+from reweigh.cli.train import read_seeds
+from reweigh.errors import DataError
+from reweigh.record import read_rows, summarise
+
+LINE = "train --data digits --net mlp-8 --weighting CCE --iterations 8 --batch-size 32 --evaluate-every 4 --device cpu"
+
+
+def test_seeds_side_by_side_are_the_runs_alone(reweigh, tmp_path: Path) -> None:
+    ended = reweigh(*LINE.split(), "--seeds", "0-1", "--jobs", "2", "--runs", tmp_path / "together", "--json")
+    assert ended.code == 0
+    assert [run["state"] for run in ended.json["runs"]] == ["done", "done"]
+    for seed, run in enumerate(ended.json["runs"]):
+        assert reweigh(*LINE.split(), "--seed", seed, "--runs", tmp_path / "alone").code == 0
+        assert read_rows(tmp_path / "together" / run["run"]) == read_rows(tmp_path / "alone" / run["run"])
+
+
+def test_the_table_has_mean_and_spread(reweigh, tmp_path: Path) -> None:
+    ended = reweigh(*LINE.split(), "--seeds", "3,4", "--runs", tmp_path)
+    assert ended.code == 0
+    assert ended.stdout.count("done") == 2
+    assert "mean ± standard deviation in per cent: final" in ended.stdout
+    assert {summarise(folder).state for folder in tmp_path.iterdir()} == {"done"}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--seeds", "0-x"], "'0-x' is no seed"),
+        (["--seeds", "3-1"], "there is no seed in it"),
+        (["--seeds", "0,1", "--seed", "2"], "either --seed or --seeds"),
+        (["--jobs", "2"], "--jobs 2 is for several runs"),
+        (["--jobs", "0", "--seeds", "0,1"], "--jobs"),
+    ],
+)
+def test_wrong_words(reweigh, tmp_path: Path, words: list[str], told: str) -> None:
+    ended = reweigh(*LINE.split(), *words, "--runs", tmp_path)
+    assert ended.code == 2
+    assert told in ended.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_seed_is_taken_once() -> None:
+    assert read_seeds("2,0-2") == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "told"),
+    [
+        ([failed(Path("a"), DataError("x: bad"))], BAD_DATA, "1 of 1 runs failed"),
+        ([failed(Path("a"), ZeroDivisionError("by zero")), Ended(Path("b"), "done")], FAILED, "1 of 2 runs failed"),
+        (
+            [failed(Path("a"), DataError("x: bad")), Ended(Path("b"), "stopped", "at 3", INTERRUPTED)],
+            INTERRUPTED,
+            "1 of 2 runs failed, 1 were stopped; the same command goes on with them",
+        ),
+    ],
+)
+def test_how_runs_ended_is_the_exit_code(ended: list[Ended], code: int, told: str) -> None:
+    with pytest.raises(EndedError, match=told) as caught:
+        report_together(ended, as_json=False)
+    assert caught.value.code == code
