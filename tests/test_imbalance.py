@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reweigh import imbalance
+from reweigh.errors import DataError
 
 IMDB = np.repeat([1, 0], 12_500)
 TEN = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 500))
@@ -113,6 +115,25 @@ def test_other_refusals() -> None:
         imbalance.long_tail([0, 0], 2)
     with pytest.raises(ValueError, match=r"fraction is 1\.5"):
         imbalance.step([0, 1], 2, fraction=1.5)
+
+
+def test_a_file_says_which_examples_are_kept(tmp_path: Path) -> None:
+    file = tmp_path / "kept.npy"
+    np.save(file, np.array([1, 0, 1, 1], np.uint8))
+    subset = imbalance.kept([0, 0, 1, 2], file, num_classes=4)
+    assert subset.indices.tolist() == [0, 2, 3]
+    assert subset.counts.tolist() == [1, 1, 1, 0]
+    assert subset.kind == "kept(file='kept.npy')"
+    with pytest.raises(DataError, match=r"kept\.npy: shape \(4,\); expected \(3,\)"):
+        imbalance.kept([0, 0, 1], file)
+    with pytest.raises(DataError, match="expected 000000000000"):
+        imbalance.kept([0, 0, 1, 2], file, hash="000000000000")
+    np.save(file, np.array([1, 2]))
+    with pytest.raises(DataError, match="record 1: 2; expected 0 or 1"):
+        imbalance.kept([0, 1], file)
+    np.save(file, np.zeros(2))
+    with pytest.raises(DataError, match="all 2 examples are left out"):
+        imbalance.kept([0, 1], file)
 
 
 def test_a_class_that_is_absent_stays_absent() -> None:

@@ -1,4 +1,4 @@
-"""Unbalanced training sets: labels -> the indices to keep, drawn at random, with the counts that came out.
+"""Unbalanced training sets: labels -> the indices to keep, drawn or listed, with the counts that came out.
 
 With the same seed a stronger imbalance keeps a subset of what a weaker one keeps.
 """
@@ -6,13 +6,17 @@ With the same seed a stronger imbalance keeps a subset of what a weaker one keep
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from reweigh.errors import DataError
 from reweigh.noise.arguments import Labels, Seed, check_labels, expression, quota, random_source
+from reweigh.noise.arrays import read_array
 from reweigh.noise.corruption import label_hash
 
 
@@ -125,6 +129,27 @@ def step(
     return _keep(clean, wanted, expression("step", factor=factor, fraction=float(fraction)), seed)
 
 
+def kept(
+    labels: npt.ArrayLike, file: str | os.PathLike[str], hash: str | None = None, num_classes: int | None = None
+) -> Subset:
+    """Keep the examples that a .npy file says: 1 for each that stays, 0 for each that is left out.
+
+    Args:
+        labels: N class ids.
+        file: N numbers, such as `reweigh correct` writes.
+        hash: how the sha256 of the file must begin, if that is known.
+        num_classes: C; by default the largest label + 1.
+    """
+    clean, classes = check_labels(labels, num_classes)
+    mask = read_array(file, clean.shape, hash=hash)
+    bad = np.flatnonzero((mask != 0) & (mask != 1))
+    if bad.size:
+        raise DataError(f"{os.fspath(file)}: record {bad[0]}: {mask[bad[0]]:g}; expected 0 or 1")
+    if not mask.any():
+        raise DataError(f"{os.fspath(file)}: all {len(mask)} examples are left out")
+    return _subset(clean, np.flatnonzero(mask), classes, expression("kept", file=Path(file).name), None)
+
+
 def _check_factor(factor: float, name: str) -> float:
     if not (math.isfinite(factor) and factor >= 1):
         raise ValueError(f"{name} is {factor}; expected 1 or more")
@@ -140,7 +165,10 @@ def _keep(clean: Labels, wanted: Labels, kind: str, seed: Seed) -> Subset:
     rng, recorded = random_source(seed, "imbalance")
     order = np.lexsort((rng.random(len(clean)), clean))
     rank = np.arange(len(clean)) - (np.cumsum(present) - present)[clean[order]]
-    indices = np.sort(order[rank < wanted[clean[order]]]).astype(np.int64)
-    counts = np.bincount(clean[indices], minlength=len(wanted)).astype(np.int64)
+    return _subset(clean, np.sort(order[rank < wanted[clean[order]]]), len(wanted), kind, recorded)
+
+
+def _subset(clean: Labels, chosen: Labels, classes: int, kind: str, seed: int | None) -> Subset:
+    indices, counts = chosen.astype(np.int64), np.bincount(clean[chosen], minlength=classes).astype(np.int64)
     indices.flags.writeable = counts.flags.writeable = False
-    return Subset(indices, counts, kind, recorded, label_hash(indices))
+    return Subset(indices, counts, kind, seed, label_hash(indices))

@@ -27,6 +27,7 @@ from reweigh.errors import DataError
 from reweigh.run.material import Material, readable
 from reweigh.run.parts import autocast_of, batches_of, device_of
 from reweigh.spec import Run
+from reweigh.spec.checks import height_and_width
 from reweigh.train.model import Card, load_model
 
 BATCH = 256
@@ -135,7 +136,7 @@ def _image_size(path: Path, card: Card, run: Run) -> tuple[int, int]:
     if card.kind == "images":
         return card.shape[1], card.shape[2]
     if run.image_size is not None:
-        return run.image_size, run.image_size
+        return height_and_width(run.image_size)
     raise DataError(f"{path}: images, but the model reads {card.shape[0]} features; expected a table or an .npz")
 
 

@@ -27,6 +27,11 @@ def blobs(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return (means[labels] + rng.normal(size=(n, FEATURES))).astype(np.float32), labels
 
 
+def painted(inputs: np.ndarray) -> np.ndarray:
+    colours = (128 + 16 * inputs).clip(0, 255).astype(np.uint8).reshape(-1, 2, 1, 3)
+    return colours.repeat(4, axis=1).repeat(4, axis=2)
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
     """The tensors here are too small to share between threads."""
@@ -38,15 +43,21 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def make_context() -> Callable[..., Context]:
-    """Gaussian blobs with 40 % symmetric noise and an MLP; `trusted=True` adds 40 clean examples."""
+    """Gaussian blobs with 40 % symmetric noise and an MLP; `trusted=True` adds 40 clean examples.
+
+    For a ResNet the blobs are pictures of two colours.
+    """
 
     def make(trusted: bool = True, rate: float = 0.4, net: str = "mlp-16", total: int = EPOCHS * PER_EPOCH) -> Context:
         def new_net(stream: str) -> nn.Module:
-            return build(net, CLASSES, FEATURES, generator=generator(3, stream))
+            return build(net, CLASSES, None if pictures else FEATURES, generator=generator(3, stream))
 
+        pictures = "resnet" in net
         inputs, clean = blobs(BATCH * PER_EPOCH, seed=1)
         labels = symmetric(clean, rate, seed=2).labels
         aside, right = blobs(40, seed=4)
+        if pictures:
+            inputs, aside = painted(inputs), painted(aside)
         return Context(
             net=new_net("initial"),
             new_net=new_net,

@@ -48,7 +48,16 @@ METHODS = [
     "ELR(lam=1)",
     "ELR(half=True)",
     "ANL(5, 5, 1e-4)",
+    "OSMCAA",
+    "DRSA(frames=4)",
+    "DRSA(frames=4, over='frame')",
+    "CAE(frames=4)",
 ]
+NETS = {"DRSA": "drsa2-resnet20", "CAE": "cae-mlp-16"}  # those that need a net of their own
+
+
+def net_of(text: str) -> str:
+    return NETS.get(parse(text).name, "mlp-16")
 
 
 def test_every_method_is_in_the_list() -> None:
@@ -61,7 +70,7 @@ def test_resumes_bit_exactly(
     text: str, k: int, make_context: Callable[..., Context], train: Callable[..., None], tmp_path: Path
 ) -> None:
     def build() -> tuple[Context, Any, torch.optim.Optimizer]:
-        context = make_context()
+        context = make_context(net=net_of(text))
         method = method_from(parse(text), context)
         return context, method, torch.optim.SGD(method.trainable.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
 
@@ -91,7 +100,7 @@ def test_resumes_bit_exactly(
 def test_learns_and_shows_its_weights(
     text: str, make_context: Callable[..., Context], train: Callable[..., None]
 ) -> None:
-    context = make_context(rate=0.2)
+    context = make_context(rate=0.2, net=net_of(text))
     method = method_from(parse(text), context)
     optimiser = torch.optim.Adam(method.trainable.parameters(), lr=0.01)
     assert context.trusted is not None
@@ -111,7 +120,7 @@ def test_learns_and_shows_its_weights(
 
 @pytest.mark.parametrize("text", METHODS)
 def test_extreme_logits_give_finite_losses_and_gradients(text: str, make_context: Callable[..., Context]) -> None:
-    context = make_context()
+    context = make_context(net=net_of(text))
     method = method_from(parse(text), context)
     with torch.no_grad():
         for net in (context.net, getattr(method, "other", context.net)):
@@ -128,7 +137,7 @@ def test_extreme_logits_give_finite_losses_and_gradients(text: str, make_context
 def test_randomness_is_the_runs_own(make_context: Callable[..., Context], train: Callable[..., None]) -> None:
     before = torch.random.get_rng_state()
     for text in METHODS:
-        context = make_context()
+        context = make_context(net=net_of(text))
         method = method_from(parse(text), context)
         train(method, torch.optim.SGD(method.trainable.parameters(), lr=0.01), context, 0, 6)
     assert torch.equal(before, torch.random.get_rng_state())

@@ -65,6 +65,11 @@ from reweigh.spec import parse
         ("ProSelfLC(transit=2)", "ProSelfLC's transit is 2"),
         ("Decoupling(warm_up=-1)", "Decoupling's warm_up is -1"),
         ("ANL(delta=-1)", "ANL's delta is -1"),
+        ("OSMCAA(alpha=2.5)", r"OSMCAA's alpha is 2.5; expected a number in \(0, 2\]"),
+        ("OSMCAA(temperature=0)", "OSMCAA's temperature is 0"),
+        ("OSMCAA(lam=2)", "OSMCAA's lam is 2"),
+        ("DRSA", "DRSA needs a net such as drsa-resnet50, not MLP"),
+        ("CAE", "CAE needs a net such as cae-resnet50, not MLP"),
     ],
 )
 def test_refusals(text: str, sentence: str, make_context: Callable[..., Context]) -> None:
@@ -78,7 +83,24 @@ def test_a_missing_trusted_set_is_missed(text: str, make_context: Callable[..., 
         method_from(parse(text), make_context(trusted=False))
 
 
-@pytest.mark.parametrize("text", ["LDAM", "D2L(start=0)", "SAdaptation(warm_up=0)"])
+@pytest.mark.parametrize(
+    ("text", "net", "sentence"),
+    [
+        ("DRSA(frames=0)", "drsa-resnet20", "DRSA's frames is 0"),
+        ("DRSA(over='all')", "drsa-resnet20", "DRSA's over is 'all'"),
+        ("DRSA(momentum=1)", "drsa-resnet20", "DRSA's momentum is 1"),
+        ("CAE(scale=0)", "cae-mlp-16", "CAE's scale is 0"),
+        ("CAE(negatives=0)", "cae-mlp-16", "CAE's negatives is 0"),
+    ],
+)
+def test_refusals_of_methods_with_nets_of_their_own(
+    text: str, net: str, sentence: str, make_context: Callable[..., Context]
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        method_from(parse(text), make_context(net=net))
+
+
+@pytest.mark.parametrize("text", ["LDAM", "D2L(start=0)", "SAdaptation(warm_up=0)", "OSMCAA"])
 def test_nets_without_features_are_refused(text: str, make_context: Callable[..., Context]) -> None:
     context = replace(make_context(), net=nn.Linear(6, 4))
     with pytest.raises(TypeError, match=r"needs a net with a? ?(features|classifier), not Linear"):

@@ -14,6 +14,7 @@ from reweigh.nets.registry import _layout
 # name -> (input shape that is quick on a CPU, features)
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     **{f"resnet{d}{kind}": ((3, 8, 8), 64) for d in (20, 32, 44, 56) for kind in ("", "-projection")},
+    "resnet10-thin": ((3, 32, 32), 128),
     "resnet18": ((3, 8, 8), 512),
     "resnet34": ((3, 8, 8), 512),
     "resnet50": ((3, 32, 32), 2048),
@@ -27,6 +28,8 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "imdb": ((100,), 8),
     "linear": ((64,), 64),
     "mlp-256-256": ((64,), 256),
+    "cae-resnet20": ((3, 8, 8), 128),
+    "drsa-resnet20": ((3, 8, 8), 6 * 128),
 }
 VECTORS = {"imdb": 100, "linear": 64, "mlp-256-256": 64}
 # One of each kind of block, light enough to be run several times.
@@ -59,6 +62,7 @@ COUNTS = [
     ("cnn9", 10, 4_434_570),
     ("wrn-56-10", 10, 84_627_034),
     ("preact-resnet18", 10, 11_172_170),
+    ("resnet10-thin", 10, 310_746),
     ("resnet18", 10, 11_173_962),
     ("resnet34", 10, 21_282_122),
     ("resnet50", 1000, 25_557_032),

@@ -39,6 +39,9 @@ CHANGES: dict[str, st.SearchStrategy[Any]] = {
     "deterministic": st.booleans(),
     "evaluate_every": st.integers(1, 10**5),
     "record_p": st.booleans(),
+    "record_margins": st.booleans(),
+    "fold": st.sampled_from(["1/5", "5/5", "3/10"]),
+    "threshold_set": st.integers(0, 9),
 }
 PLACES: dict[str, st.SearchStrategy[Any]] = {
     "data_root": st.sampled_from(["/data", "elsewhere"]),
@@ -121,6 +124,9 @@ def test_every_hashed_field_changes_the_hash() -> None:
         "deterministic": {"deterministic": True},
         "evaluate_every": {"evaluate_every": 10},
         "record_p": {"record_p": True},
+        "record_margins": {"record_margins": True},
+        "fold": {"fold": "1/5"},
+        "threshold_set": {"threshold_set": 0},
     }
     assert set(values) == {field.name for field in describe() if field.hashed}
     hashes = [run_of(**value).hash() for value in values.values()]
@@ -167,6 +173,10 @@ def test_values_are_canonical() -> None:
         ({"noise": "symmetric", "rate": 1.5}, "rate is 1.5; expected a number in \\[0, 1\\]"),
         ({"noise": "pair", "rate": 0.5, "include_true": True}, "include_true is True, which has no effect"),
         ({"validation": 1}, "expected a number in \\[0, 1\\)"),
+        ({"fold": "6/5"}, "fold is '6/5'; expected a fold among two or more, as in 2/5"),
+        ({"fold": "1/1"}, "expected a fold among two or more"),
+        ({"fold": "half"}, "expected a fold among two or more"),
+        ({"fold": "1/5", "validation": 0.1}, "fold is 1/5 and validation is 0.1: hold out one of the two"),
         ({"validation_labels": "noisy"}, "no effect"),
         ({"classes_per_batch": 8}, "no effect"),
         ({"optimiser": "adm"}, "did you mean 'adam'"),

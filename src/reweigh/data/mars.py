@@ -165,13 +165,19 @@ def scan(root: str | os.PathLike[str]) -> Index:
     folder = find_root(root)
     test, keys = _scan_side(folder, "test")
     path = folder / QUERIES
-    if path.is_file():
-        queries = _listed_queries(path, keys)
-    else:
-        first = {(person, camera): row for row, (person, camera, _) in reversed(list(enumerate(keys)))}
-        cameras = [person for person, _ in first]
-        queries = sorted(row for (person, _), row in first.items() if person > 0 and cameras.count(person) > 1)
-    return Index(_scan_side(folder, "train")[0], test, np.array(queries, dtype=np.int64))
+    queries = _listed_queries(path, keys) if path.is_file() else usual_queries(test.persons, test.cameras)
+    return Index(_scan_side(folder, "train")[0], test, queries)
+
+
+def usual_queries(persons: Labels, cameras: Labels) -> Labels:
+    """MARS's own choice: the first tracklet before each camera of every person who is seen by two or more.
+
+    >>> usual_queries(np.array([-1, 2, 2, 2, 4]), np.array([1, 1, 1, 2, 1]))
+    array([1, 3])
+    """
+    pairs, first = np.unique(np.stack((persons, cameras)), axis=1, return_index=True)
+    _, person, seen_by = np.unique(pairs[0], return_inverse=True, return_counts=True)
+    return np.sort(first[(pairs[0] > DISTRACTOR) & (seen_by[person] > 1)]).astype(np.int64)
 
 
 def find_root(root: str | os.PathLike[str]) -> Path:
@@ -204,7 +210,7 @@ def _scan_side(folder: Path, side: Side) -> tuple[Tracklets, list[tuple[int, int
     return Tracklets(frames, start, stop, persons, cameras), keys
 
 
-def _listed_queries(path: Path, keys: list[tuple[int, int, int]]) -> list[int]:
+def _listed_queries(path: Path, keys: list[tuple[int, int, int]]) -> Labels:
     """The rows of the tracklets that a JSON list of {"img_paths": [...]} names."""
     rows = {key: row for row, key in enumerate(keys)}
     try:
@@ -217,7 +223,7 @@ def _listed_queries(path: Path, keys: list[tuple[int, int, int]]) -> list[int]:
         if key not in rows:
             raise DataError(f"{path}: entry {entry}: no frames of the tracklet of {name}")
         queries.append(rows[key])
-    return queries
+    return np.array(queries, dtype=np.int64)
 
 
 def _named_frames(folder: Path, side: Side, path: Path, table: Labels) -> Files:

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import cast
 
 from reweigh.data.dataset import Dataset
+from reweigh.data.source.images import Files
 from reweigh.errors import DataError
 
 VARIABLE = "REWEIGH_DATA"
 """The environment variable that names the data folder."""
 
 TABLES = (".csv", ".tsv", ".parquet")
+
+FILES = ("mars", "tracklets", "clothing1m")
+"""The named data sets that lie in image files."""
 
 
 def load(
@@ -32,8 +36,9 @@ def load(
 ) -> Dataset:
     """The data set that `spec` names.
 
-    A name of `NAMES` is looked for below the data folder. Anything else is a path: an `.npz` file, a `.csv`,
-    `.tsv` or `.parquet` table, or a folder of images by class (write `./cifar10` for a folder of that name).
+    A name of `NAMES` is looked for below the data folder; one of `FILES` may bring its own, as in `tracklets:videos`.
+    Anything else is a path: an `.npz` file, a `.csv`, `.tsv` or `.parquet` table, or a folder of images by class (write
+    `./cifar10` for a folder of that name).
 
     Args:
         spec: the name or the path.
@@ -43,12 +48,14 @@ def load(
         text: of a table, the text column.
         features: of a table, the feature columns.
         test: of a table, the file with the test rows.
-        size: of a folder, resize all images to (height, width) and keep them in memory.
+        size: of a folder or a data set of `FILES`, resize all images to (height, width) and keep them in memory.
     """
     table_options: dict[str, object] = {"label": label, "text": text, "features": features, "test": test}
+    spec, root = with_root(spec, root)
     if spec in NAMES:
-        _refuse_options(spec, table_options | {"size": size})
-        return NAMES[spec](folder_of(spec, root))
+        _refuse_options(spec, table_options | ({} if spec in FILES else {"size": size}))
+        data = NAMES[spec](folder_of(spec, root))
+        return data if size is None else decoded(data, size)
     path = Path(spec)
     if path.is_dir():
         _refuse_options(spec, table_options)
@@ -78,6 +85,26 @@ def _refuse_options(spec: str, options: dict[str, object]) -> None:
     for option, value in options.items():
         if value is not None:
             raise ValueError(f"{option} does not apply to {spec}")
+
+
+def with_root(spec: str, root: str | os.PathLike[str] | None = None) -> tuple[str, str | os.PathLike[str] | None]:
+    """A name and its own folder, where the spec has both.
+
+    >>> with_root("tracklets:my/videos"), with_root("mars", "data"), with_root("a:b")
+    (('tracklets', 'my/videos'), ('mars', 'data'), ('a:b', None))
+    """
+    name, _, own = spec.partition(":")
+    if name not in FILES or not own:
+        return spec, root
+    if root is not None:
+        raise ValueError(f"root is {root}, but {spec} names a folder itself")
+    return name, own
+
+
+def decoded(data: Dataset, size: tuple[int, int]) -> Dataset:
+    """A data set of files with all images in memory, resized to (height, width)."""
+    train, test = (replace(part, inputs=cast(Files, part.inputs).array(size)) for part in (data.train, data.test))
+    return replace(data, train=train, test=test)
 
 
 def folder_of(spec: str, root: str | os.PathLike[str] | None) -> Path:
@@ -128,5 +155,6 @@ NAMES: dict[str, Callable[[Path], Dataset]] = {
     "imdb": _module("imdb"),
     "clothing1m": _module("clothing1m"),
     "mars": _module("mars"),
+    "tracklets": _module("tracklets"),
 }
 """The named data sets."""

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from reweigh.losses.parse import call
 from reweigh.methods.active_bias import ActiveBias
 from reweigh.methods.anl import ANL
+from reweigh.methods.cae import CAE
 from reweigh.methods.class_balanced import ClassBalanced
 from reweigh.methods.co_teaching import CoTeaching
 from reweigh.methods.curriculum import Curriculum
 from reweigh.methods.d2l import D2L
 from reweigh.methods.decoupling import Decoupling
+from reweigh.methods.drsa import DRSA
 from reweigh.methods.dynamic_bootstrap import MDDYRSH, MDYRH
 from reweigh.methods.elr import ELR
 from reweigh.methods.joint_labels import JointLabels
@@ -21,6 +23,7 @@ from reweigh.methods.masking import Masking
 from reweigh.methods.mentor_net import MentorNetDD, MentorNetPD
 from reweigh.methods.meta_weight_net import MetaWeightNet
 from reweigh.methods.ohem import OHEM
+from reweigh.methods.osm_caa import OSMCAA
 from reweigh.methods.pro_self_lc import ProSelfLC
 from reweigh.methods.protocol import Context, Method
 from reweigh.methods.pruned_gce import PrunedGCE
@@ -36,6 +39,7 @@ NAMES: Mapping[str, Callable[..., Method]] = {
         *(ClassBalanced, LDAM, OHEM, SelfPaced, SPCL, ActiveBias, PrunedGCE, LearningToReweight, MetaWeightNet),
         *(D2L, MentorNetPD, MentorNetDD, SAdaptation, Masking, MDYRH, MDDYRSH),
         *(CoTeaching, Decoupling, SIGUA, SIGUABC, ProSelfLC, ELR, ANL),
+        *(OSMCAA, DRSA, CAE),
     )
 }
 """Every method that an expression can name, but for `PARTS`."""

@@ -77,13 +77,17 @@ class BNInception(Net):
             channels = widths.out(channels)
         self.fc = nn.Linear(channels, num_classes)
 
-    def features(self, x: Tensor) -> Tensor:
-        """(N, 1024)."""
+    def maps(self, x: Tensor) -> Tensor:
+        """(N, 1024, h, w): the last block."""
         x = _halve(self._apply_units(x, "conv1_7x7_s2"))
         x = _halve(self._apply_units(x, "conv2_3x3_reduce", "conv2_3x3"))
         for block, widths in BLOCKS.items():
             x = self.block(block, widths, x)
-        return x.mean((2, 3))
+        return x
+
+    def features(self, x: Tensor) -> Tensor:
+        """(N, 1024): the last block, averaged over the image."""
+        return self.maps(x).mean((2, 3))
 
     def block(self, block: str, widths: Widths, x: Tensor) -> Tensor:
         """One inception block: its branches, concatenated."""

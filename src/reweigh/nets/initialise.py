@@ -30,7 +30,7 @@ def he_normal(module: nn.Module, generator: torch.Generator) -> None:
         bound = 1 / math.sqrt(fan_in(module.weight))
         module.weight.uniform_(-bound, bound, generator=generator)
         module.bias.uniform_(-bound, bound, generator=generator)
-    elif isinstance(module, nn.BatchNorm2d):
+    elif isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
         module.reset_parameters()  # constants: 1, 0 and fresh running statistics
 
 

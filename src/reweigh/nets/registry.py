@@ -10,20 +10,23 @@ from functools import partial
 import torch
 
 from reweigh.nets.bn_inception import BNInception
+from reweigh.nets.cae import CAENet
 from reweigh.nets.cifarnet import CifarNet
 from reweigh.nets.cnn9 import CNN9
+from reweigh.nets.drsa import DRSANet
 from reweigh.nets.googlenet_v1 import GoogLeNetV1
 from reweigh.nets.googlenet_v1_cifar import GoogLeNetV1Cifar
 from reweigh.nets.mlp import MLP, IMDBNet
 from reweigh.nets.net import Net
 from reweigh.nets.preact import preact_resnet18, wrn_56_10
-from reweigh.nets.resnet import resnet18, resnet34, resnet50
+from reweigh.nets.resnet import resnet10_thin, resnet18, resnet34, resnet50
 from reweigh.nets.resnet_cifar import resnet_cifar
 
 # Each takes (num_classes, dropout) and reads RGB images.
 IMAGE_NETS: dict[str, Callable[..., Net]] = {
     **{f"resnet{depth}": partial(resnet_cifar, depth) for depth in (20, 32, 44, 56)},
     **{f"resnet{depth}-projection": partial(resnet_cifar, depth, shortcut="projection") for depth in (20, 32, 44, 56)},
+    "resnet10-thin": resnet10_thin,
     "resnet18": resnet18,
     "resnet34": resnet34,
     "resnet50": resnet50,
@@ -38,8 +41,11 @@ IMAGE_NETS: dict[str, Callable[..., Net]] = {
 
 
 def names() -> tuple[str, ...]:
-    """Every name `build` knows; `mlp-256-256` stands for any hidden widths."""
-    return (*IMAGE_NETS, "imdb", "linear", "mlp-256-256")
+    """Every name `build` knows; `mlp-256-256` stands for any hidden widths, and `cae-` and `drsa-` go before any net.
+
+    That is, `cae-` any net that has a name of its own, `drsa-` (`drsa3-` for three parts) a ResNet or BN-Inception.
+    """
+    return (*IMAGE_NETS, "imdb", "linear", "mlp-256-256", "cae-resnet20", "drsa-resnet20")
 
 
 def build(
@@ -83,6 +89,12 @@ def build(
 
 
 def _layout(name: str, num_classes: int, in_features: int | None, dropout: float) -> Net:
+    if video := re.fullmatch(r"(cae|drsa([1-9]\d?)?)-(?!cae-|drsa)(.+)", name):
+        kind, parts, body = video.groups()
+        inner = _layout(body, num_classes, in_features, 0.0)
+        if kind == "cae":
+            return CAENet(inner, num_classes, dropout=dropout)
+        return DRSANet(inner, num_classes, parts=int(parts or 6), dropout=dropout)
     if name in IMAGE_NETS:
         if in_features is not None:
             raise ValueError(f"net {name!r} reads RGB images, not vectors of {in_features} features")

@@ -50,12 +50,16 @@ class ResNet(Net):
             self.add_module(f"layer{stage}", nn.Sequential(*blocks))
         self.fc = nn.Linear(channels, num_classes)
 
-    def features(self, x: Tensor) -> Tensor:
-        """(N, F): the last stage, averaged over the image."""
+    def maps(self, x: Tensor) -> Tensor:
+        """(N, F, h, w): the last stage."""
         x = self.maxpool(functional.relu(self.bn1(self.conv1(x))))
         for stage in range(1, self.stages + 1):
             x = self.get_submodule(f"layer{stage}")(x)
-        return x.mean((2, 3))
+        return x
+
+    def features(self, x: Tensor) -> Tensor:
+        """(N, F): the last stage, averaged over the image."""
+        return self.maps(x).mean((2, 3))
 
 
 class Basic(nn.Module):
@@ -125,6 +129,11 @@ def shortcut(channels: int, width: int, stride: int, padded: bool) -> nn.Module:
 def resnet50(num_classes: int, dropout: float) -> ResNet:
     """ResNet-50 for ImageNet-sized images (the 3x3 strided, as torchvision): 23,508,032 + 2,049 C."""
     return ResNet(Bottleneck, (3, 4, 6, 3), (64, 128, 256, 512), num_classes, large=True, dropout=dropout)
+
+
+def resnet10_thin(num_classes: int, dropout: float) -> ResNet:
+    """One block a stage and a quarter of the channels, with ImageNet's stem: for larger images on a CPU."""
+    return ResNet(Basic, (1, 1, 1, 1), (16, 32, 64, 128), num_classes, large=True, dropout=dropout)
 
 
 def resnet18(num_classes: int, dropout: float) -> ResNet:

@@ -20,7 +20,7 @@ from reweigh.report.inside import inside
 SCRIPTS = (
     *("logs.js", "weightings.js", "density.js"),
     *("element.js", "axes.js", "marks.js", "figure.js"),
-    *("table.js", "report.js", "knobs.js", "explore.js", "page.js"),
+    *("table.js", "report.js", "knobs.js", "explore.js", "theme.js", "page.js"),
 )
 LARGEST = 1_000_000  # bytes
 # evaluations in a line, in a figure from inside, and classes: as many as the size allows
@@ -51,14 +51,20 @@ def explorer_page(explore: str = "DM(0.5, 8)") -> str:
     return assemble("Weighting explorer", {"report": None, "explore": _explorer(explore)})
 
 
-def assemble(title: str, content: dict[str, Any]) -> str:
+def assemble(
+    title: str,
+    content: dict[str, Any],
+    scripts: Sequence[str] = SCRIPTS,
+    styles: Sequence[str] = ("page.css",),
+) -> str:
     """The template with styles, scripts and data in their places; a policy lets nothing else run and nothing load."""
     assets = files("reweigh.report") / "assets"
-    style = (assets / "page.css").read_text("utf-8")
-    parts = [(assets / name).read_text("utf-8") for name in SCRIPTS]
+    style = "\n".join((assets / name).read_text("utf-8") for name in styles)
+    parts = [(assets / name).read_text("utf-8") for name in scripts]
     script = '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
     data = json.dumps({**content, "version": __version__}, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'"
+    sources = f"style-src {_digest(style)}; script-src {_digest(script)}; img-src data:"
+    policy = f"default-src 'none'; {sources}; base-uri 'none'"
     filled = {
         "policy": policy,
         "title": html.escape(title),

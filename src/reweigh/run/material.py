@@ -18,6 +18,11 @@ from reweigh.errors import DataError
 from reweigh.noise import Corruption, corrupt
 from reweigh.noise.corruption import measure
 from reweigh.spec import Expression, Run, parse
+from reweigh.spec.checks import height_and_width
+from reweigh.streams import numpy_generator
+
+FRAMES = ("frames", "background", "stranger", "identity")
+"""Noise of the frames of videos, which may change what is seen: see `reweigh.retrieval.corrupt`."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Material:
         validation: the held-out part, with clean or given labels as the run says, or None.
         normalisation: measured on `train`.
         data_hash: of the data set as it lies on disk.
+        rows: (N,), which rows of the data set's training part are in `train`; None where there is no data set.
     """
 
     dataset: Dataset
@@ -41,6 +47,7 @@ class Material:
     validation: Part | None
     normalisation: Normalisation | None
     data_hash: str
+    rows: NDArray[np.int64] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,22 +63,74 @@ def gather(run: Run) -> Material:
     if run.data_hash is not None and not data_hash.startswith(run.data_hash):
         raise DataError(f"{run.data}: the data's hash is {data_hash[:12]}..., the run asks for {run.data_hash}")
     dataset = readable(dataset, run)
-    part = dataset.train
+    part, rows = dataset.train, np.arange(len(dataset.train))
     if run.imbalance is not None:
-        part = part.take(unbalance(parse(run.imbalance), part.labels, run.seed, dataset.num_classes).indices)
+        rows = unbalance(parse(run.imbalance), part.labels, run.seed, dataset.num_classes).indices
+        part = part.take(rows)
     clean, corruption = part.labels, None
     if run.noise is not None:
-        corruption = add_noise(parse(run.noise), run, part, dataset)
-        part = replace(part, labels=corruption.labels)
+        if parse(run.noise).name in FRAMES:
+            part, corruption = add_frame_noise(parse(run.noise), run, part, dataset)
+            clean = corruption.clean
+        else:
+            corruption = add_noise(parse(run.noise), run, part, dataset)
+            part = replace(part, labels=corruption.labels)
     validation = None
-    if run.validation > 0:
-        kept, held = validation_split(part.labels, run.validation, run.seed)
+    if run.validation > 0 or run.fold is not None:
+        if run.fold is None:
+            kept, held = validation_split(part.labels, run.validation, run.seed)
+        else:
+            kept, held = fold_split(part.labels, run.fold, run.seed)
         validation = part.take(held)
-        if run.validation_labels == "clean":
+        if run.fold is None and run.validation_labels == "clean":
             validation = replace(validation, labels=clean[held])
-        part, clean = part.take(kept), clean[kept]
+        part, clean, rows = part.take(kept), clean[kept], rows[kept]
+    if run.threshold_set is not None:
+        dataset, part = with_threshold_set(dataset, part, run.threshold_set, run.seed)
     truth = clean if corruption is not None else None
-    return Material(dataset, part, truth, corruption, validation, normalisation(run, part), data_hash)
+    return Material(dataset, part, truth, corruption, validation, normalisation(run, part), data_hash, rows)
+
+
+def fold_split(labels: NDArray[np.int64], fold: str, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(kept, held out) for a fold such as 2/5, both ascending: the folds are disjoint and have equally much of a class.
+
+    >>> [fold_split(np.array([0, 0, 1, 1]), fold, seed=0)[1].tolist() for fold in ("1/2", "2/2")]
+    [[1, 2], [0, 3]]
+    """
+    number, count = map(int, fold.split("/"))
+    if count > len(labels):
+        raise ValueError(f"fold is {fold}: there are only {len(labels)} training examples")
+    rng, turn = numpy_generator(seed, "folds"), np.empty(len(labels), np.int64)
+    shuffled = rng.permutation(len(labels))
+    turn[shuffled[np.argsort(labels[shuffled], kind="stable")]] = np.arange(len(labels)) % count
+    held = turn == number - 1
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def threshold_rows(examples: int, num_classes: int, number: int, seed: int) -> NDArray[np.int64]:
+    """The rows of threshold set `number`: N / (C + 1) of them, ascending; sets 0 to C are disjoint.
+
+    >>> threshold_rows(8, num_classes=3, number=0, seed=0), threshold_rows(8, num_classes=3, number=1, seed=0)
+    (array([5, 6]), array([3, 7]))
+    """
+    size = examples // (num_classes + 1)
+    if number > num_classes or size == 0:
+        raise ValueError(
+            f"threshold_set is {number}: {examples} examples of {num_classes} classes have "
+            f"{f'sets 0 to {num_classes}' if size else 'none'}"
+        )
+    shuffled = numpy_generator(seed, "threshold").permutation(examples)
+    return np.sort(shuffled[number * size : (number + 1) * size])
+
+
+def with_threshold_set(dataset: Dataset, part: Part, number: int, seed: int) -> tuple[Dataset, Part]:
+    """One class more, and a set of examples in it whatever they show: how examples with a wrong label are fitted."""
+    extra = dataset.num_classes
+    labels = part.labels.copy()
+    labels[threshold_rows(len(part), extra, number, seed)] = extra
+    groups = None if dataset.groups is None else (*dataset.groups, max(dataset.groups) + 1)
+    names = (*dataset.class_names, "(threshold sample)")
+    return replace(dataset, class_names=names, groups=groups), replace(part, labels=labels)
 
 
 def load(run: Run) -> Dataset:
@@ -80,7 +139,7 @@ def load(run: Run) -> Dataset:
         from reweigh.data import vectors
 
         return vectors.load(registry.folder_of("imdb", run.data_root), workers=max(1, run.workers))
-    size = None if run.image_size is None else (run.image_size, run.image_size)
+    size = None if run.image_size is None else height_and_width(run.image_size)
     return registry.load(
         run.data, run.data_root, label=run.label_column, text=run.text_column, test=run.test_data, size=size
     )
@@ -104,15 +163,20 @@ def readable(dataset: Dataset, run: Run) -> Dataset:
 
 
 def unbalance(expression: Expression, labels: NDArray[np.int64], seed: int, num_classes: int) -> imbalance.Subset:
-    """The subset that an expression such as ratio(10, minority=0) or long_tail(100) keeps."""
-    kinds = {"ratio": ("ratio", "minority"), "long_tail": ("factor",), "step": ("factor", "fraction")}
+    """The subset that an expression such as ratio(10, minority=0), long_tail(100) or kept('kept.npy') keeps."""
+    kinds = {
+        "ratio": ("ratio", "minority"),
+        "long_tail": ("factor",),
+        "step": ("factor", "fraction"),
+        "kept": ("file", "hash"),
+    }
     if expression.name not in kinds:
         raise ValueError(f"imbalance is {expression}; expected one of {', '.join(kinds)}")
     arguments: dict[str, Any] = dict(expression.bind(kinds[expression.name]).kwargs)
+    if expression.name != "kept":  # the others draw
+        arguments["seed"] = seed
     try:
-        subset: imbalance.Subset = getattr(imbalance, expression.name)(
-            labels, seed=seed, num_classes=num_classes, **arguments
-        )
+        subset: imbalance.Subset = getattr(imbalance, expression.name)(labels, num_classes=num_classes, **arguments)
     except TypeError as error:
         raise ValueError(f"imbalance is {expression}: {error}") from error
     return subset
@@ -143,6 +207,24 @@ def add_noise(expression: Expression, run: Run, part: Part, dataset: Dataset) ->
         include_true=run.include_true,
         count=run.noise_count,
     )
+
+
+def add_frame_noise(expression: Expression, run: Run, part: Part, dataset: Dataset) -> tuple[Part, Corruption]:
+    """The frames with some of them abnormal, and what is wrong with them; `clean` is -1 where nobody is seen."""
+    from reweigh.retrieval.corrupt import KINDS, corrupt_frames
+
+    expression.bind(())
+    if run.noise_count != "per_class":
+        raise ValueError(f"noise_count is {run.noise_count!r}, which has no effect on {expression.name} noise")
+    seed = run.seed if run.noise_seed is None else run.noise_seed
+    rate = cast(float, run.rate)
+    found = corrupt_frames(part, rate, seed, KINDS if expression.name == "frames" else (expression.name,))
+    nobody = found.clean < 0
+    if nobody.any() and run.validation > 0 and run.validation_labels == "clean":
+        raise ValueError("validation_labels is 'clean', but backgrounds show nobody; expected 'noisy'")
+    kind = f"{expression.name}(rate={rate:g})"
+    corruption = measure(found.part.labels, found.clean, dataset.num_classes, kind, rate, seed)
+    return found.part, replace(corruption, measured=float(found.wrong.mean()))
 
 
 def normalisation(run: Run, part: Part) -> Normalisation | None:

@@ -122,6 +122,43 @@ def objective(name: str, value: object) -> str:
     return str(parsed)
 
 
+def fold_of(name: str, value: object) -> str:
+    """A fold among several, counted from 1: "2/5" is the second of five.
+
+    >>> fold_of("fold", "2/5")
+    '2/5'
+    """
+    found = re.fullmatch("([1-9][0-9]*)/([1-9][0-9]*)", text(name, value))
+    if found is None or not 1 <= int(found[1]) <= int(found[2]) or found[2] == "1":
+        raise ValueError(f"{name} is {value!r}; expected a fold among two or more, as in 2/5")
+    return found[0]
+
+
+def picture_size(name: str, value: object) -> int | str:
+    """The side of a square, or height x width, each from 4 to 1,024; a square has one name.
+
+    >>> picture_size("image_size", "128x64"), picture_size("image_size", "32x32"), picture_size("image_size", 32)
+    ('128x64', 32, 32)
+    """
+    side = integer(4, 1024)
+    if not isinstance(value, str):
+        return int(side(name, value))
+    if not re.fullmatch("[0-9]{1,4}(x[0-9]{1,4})?", value):
+        raise ValueError(f"{name} is {value!r}; expected a side as in 32, or height x width as in 128x64")
+    height, width = (side(name, number) for number in height_and_width(value))
+    return int(height) if height == width else f"{height}x{width}"
+
+
+def height_and_width(size: int | str) -> tuple[int, int]:
+    """What `picture_size` stands for.
+
+    >>> height_and_width(32), height_and_width("128x64")
+    ((32, 32), (128, 64))
+    """
+    height, _, width = str(size).partition("x")
+    return int(height), int(width or height)
+
+
 def rate_schedule(name: str, value: object) -> str:
     """A learning-rate schedule."""
     parsed = _parsed(name, value)

@@ -76,8 +76,10 @@ def text(
     Without weighting, loss or method it is the paper's DM with the published lam (or the one given) and beta. DN and
     taper are "auto" because the printed learning rates belong to batch DN; the paper's own words, division by the
     integral and no taper, are `replace(run, normalise="unit", taper=0.0)`. Not printed, and chosen here: inputs
-    centred and scaled; the batch of Clothing1M, 32, as in the work it follows; for IMDB Caffe's momentum, since the
-    solver printed is Caffe's. Clothing1M and MARS start from ImageNet weights: give `init_file`.
+    centred and scaled; the batch of Clothing1M, 32, as in the work it follows; the 180 frames of a batch of MARS drawn
+    evenly from all (60 persons x 3 frames is `replace(run, sampler="balanced", classes_per_batch=60)`); for IMDB
+    Caffe's momentum, since the solver printed is Caffe's. Clothing1M and MARS start from ImageNet weights: give
+    `init_file`.
 
     >>> run = text("cifar100", rate=0.4)
     >>> run.weighting, run.weight_decay, run.sampler
@@ -102,6 +104,8 @@ def text(
         imbalance=None,
         validation=0.0,
         validation_labels="clean",
+        fold=None,
+        threshold_set=None,
         net="resnet44",
         dropout=0.0,
         bn_momentum=None,
@@ -135,6 +139,7 @@ def text(
         evaluate_every=1000,
         checkpoint_every=None,
         record_p=False,
+        record_margins=False,
     )
     return _for_data(
         run,
@@ -187,6 +192,8 @@ def authors(
         imbalance=None,
         validation=0.0,
         validation_labels="clean",
+        fold=None,
+        threshold_set=None,
         net="resnet44-projection",
         dropout=0.0,
         bn_momentum=None,
@@ -220,6 +227,7 @@ def authors(
         evaluate_every=1000,
         checkpoint_every=None,
         record_p=False,
+        record_margins=False,
     )
     return _for_data(
         run,

@@ -14,6 +14,7 @@ from reweigh.spec.checks import (
     Check,
     expression,
     flag,
+    fold_of,
     integer,
     matching,
     number,
@@ -21,6 +22,7 @@ from reweigh.spec.checks import (
     one_of,
     optional,
     pair,
+    picture_size,
     rate_schedule,
     taper_value,
     text,
@@ -72,7 +74,9 @@ class Run:
         TextVectors, one_of(*get_args(TextVectors)), "how texts become vectors; pv-dbow is for imdb"
     ] = "hashed"
     image_size: Annotated[
-        int | None, optional(integer(4, 1024)), "side that image files are brought to and kept in memory at"
+        int | str | None,
+        optional(picture_size),
+        "side (or height x width, as in 128x64) that image files are brought to and kept in memory at",
     ] = None
     noise: Annotated[str | None, optional(expression), "kind of label noise"] = None
     rate: Annotated[float | None, optional(number(0, 1)), "nominal noise rate"] = None
@@ -84,6 +88,12 @@ class Run:
     validation_labels: Annotated[
         Literal["clean", "noisy"], one_of("clean", "noisy"), "labels of the validation part"
     ] = "clean"
+    fold: Annotated[
+        str | None, optional(fold_of), "fold held out with its labels as given, as in 2/5: the second of five"
+    ] = None
+    threshold_set: Annotated[
+        int | None, optional(integer(0)), "which N / (C + 1) examples get a class of their own, for their margins"
+    ] = None
 
     # what learns
     net: Annotated[str, text, "net, by name"]
@@ -134,6 +144,9 @@ class Run:
         int | None, optional(integer(1)), _WHERE, "iterations between checkpoints, if not at evaluations"
     ] = None
     record_p: Annotated[bool, flag, "record p of every training example at every evaluation"] = False
+    record_margins: Annotated[
+        bool, flag, "record every training example's margin, and the class it is to, at every evaluation"
+    ] = False
 
     def __post_init__(self) -> None:
         for field in describe():
@@ -229,6 +242,8 @@ def _check_together(run: Run) -> None:
     if rateless != (run.rate is None):
         what = "no noise" if run.noise is None else f"noise={run.noise}"
         raise ValueError(f"rate is {run.rate} with {what}; a rate goes with a kind of noise that has one")
+    if run.fold is not None and run.validation > 0:
+        raise ValueError(f"fold is {run.fold} and validation is {run.validation}: hold out one of the two")
     velocity = run.optimiser in ("momentum", "nesterov")
     adam = run.optimiser.startswith("adam")
     symmetric = run.noise is not None and parse(run.noise).name == "symmetric"

@@ -83,7 +83,11 @@ class Files:
         return len(self.names)
 
     def __getitem__(self, index: int) -> Pixels:
-        return decode(self.path(index), self.max_pixels)
+        return self.decoded(index)
+
+    def decoded(self, index: int, size: tuple[int, int] | None = None) -> Pixels:
+        """Example `index`, resized to (height, width) where that is given."""
+        return decode(self.path(index), self.max_pixels, size)
 
     def path(self, index: int) -> Path:
         """Where example `index` lies."""
@@ -116,7 +120,7 @@ class Files:
         failures = []
         for i in range(len(self)):
             try:
-                pixels[i] = decode(self.path(i), self.max_pixels, size)
+                pixels[i] = self.decoded(i, size)
             except DataError as error:
                 failures.append(str(error))
         _refuse(self.root, failures, len(self))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from reweigh.errors import DataError
@@ -37,11 +37,19 @@ def _entries(folder: Path) -> frozenset[str]:
         return frozenset()
 
 
-def check_inside(names: Iterable[str], where: Path) -> None:
-    """Refuse a listed name that is absolute or climbs out of its folder; `where` is the file that lists them."""
-    for line, name in enumerate(names, start=1):
+def check_inside(
+    names: Iterable[str], where: Path, place: Callable[[int], str] = lambda number: f"line {number + 1}"
+) -> None:
+    """Refuse a listed name that is absolute or climbs out of its folder.
+
+    Args:
+        names: as listed.
+        where: the file that lists them.
+        place: where in it name number `i` stands, from 0; by default every line has one.
+    """
+    for number, name in enumerate(names):
         if name.startswith("/") or "\\" in name or ".." in name.split("/"):
-            raise DataError(f"{where}: line {line}: {name!r} leads out of the data folder")
+            raise DataError(f"{where}: {place(number)}: {name!r} leads out of the data folder")
 
 
 def refuse_missing(root: Path, missing: Sequence[str], total: int) -> None:
