@@ -22,6 +22,9 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("reweigh.spec", "reweigh.run", "reweigh.record", "reweigh.predict", "reweigh.recommendation"),
     ),
     "report": ("Reports", ("reweigh.report", "reweigh.report.events")),
+    "suspects": ("Suspects", ("reweigh.suspects",)),
+    "retrieval": ("Retrieval", ("reweigh.retrieval",)),
+    "experiment": ("Experiments", ("reweigh.experiment", "reweigh.experiment.protocols")),
 }
 _SECTIONS = ("Args", "Attributes", "Returns", "Raises", "Yields")
 

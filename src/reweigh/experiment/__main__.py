@@ -1,0 +1,71 @@
+"""`python -m reweigh.experiment FILE`: an experiment where `reweigh table` is not at hand, as on a bare GPU machine.
+
+FILE is executed with all rights of its caller: run only files whose author you trust. The exit code is 0 where all is
+done, 1 where runs failed, 4 where the time is over; the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from reweigh.experiment.load import load
+from reweigh.experiment.render import markdown
+from reweigh.experiment.session import Asked, choose, clock, seeds_of, sit
+from reweigh.run import Update
+from reweigh.spec import Run
+
+WHERE = ("device", "data_root", "init_file", "precision", "workers")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing, keep and print what was measured."""
+    options = _options().parse_args(arguments)
+    asked = Asked(
+        runs=options.runs,
+        only=options.only,
+        seeds=None if options.seeds is None else seeds_of(options.seeds),
+        fields={name: value for name in WHERE if (value := getattr(options, name)) is not None},
+        quick=options.quick,
+        jobs=options.jobs,
+        minutes=options.minutes,
+        save=options.save,
+    )
+    stop, failed, stopped = clock(asked), False, False
+    for experiment in choose(load(options.file), asked):
+        saved, ended = sit(experiment, asked, tell=_say, should_stop=stop)
+        print(markdown(saved.experiment, saved.blocks()), flush=True)
+        for name, reason in ended.failed.items():
+            print(f"failed: {name}: {reason}", file=sys.stderr)
+        failed, stopped = failed or bool(ended.failed), stopped or ended.stopped
+    return 4 if stopped else int(failed)
+
+
+def _say(number: int, count: int, run: Run, update: Update) -> None:
+    if update.row is not None or update.note is not None:
+        told = update.note or f"test accuracy {(update.row or {}).get('test_accuracy')}"
+        print(f"{number + 1}/{count} {run.folder_name()} {update.step}/{update.total} {told}", flush=True)
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m reweigh.experiment", description=__doc__)
+    parser.add_argument("file", type=Path, help="a Python file that defines EXPERIMENT; it is executed")
+    parser.add_argument("--only", default="", help="cells whose row, column, protocol and name hold these words")
+    parser.add_argument("--seeds", help="as in 0,1,2; by default the experiment's own")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders lie")
+    parser.add_argument("--save", type=Path, help="a .json file, or a folder for one file an experiment; added to")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--minutes", type=float, help="stop cleanly after this time")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, ...")
+    parser.add_argument("--data-root", help="where the data lie, if not where REWEIGH_DATA says")
+    parser.add_argument("--init-file", help="weights to start from")
+    parser.add_argument("--precision", help="in place of the experiment's own")
+    parser.add_argument("--workers", type=int, help="processes that decode image files")
+    parser.add_argument("--quick", action="store_true", help="on toy data, in seconds")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Carrying an experiment out: what is missing, in pieces if need be; what is done is never repeated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from reweigh.experiment.finding import Finding, Store, find, without_columns
+from reweigh.experiment.plan import Task, missing, plain_runs, tasks, trials, undone
+from reweigh.experiment.procedures import carry_out_procedure, find_procedure
+from reweigh.experiment.values import Experiment, Procedure
+from reweigh.record.files import make_folder
+from reweigh.run import Interrupted, Outcome, Update, execute, execute_many
+from reweigh.run.execute import folder_of
+from reweigh.spec import Run
+
+Tell: TypeAlias = Callable[[int, int, Run, Update], None]
+"""(number of the run, of how many, the run, its update)"""
+
+
+@dataclass
+class Ended:
+    """How it went: what failed and why, and whether it was stopped before its end."""
+
+    failed: dict[str, str] = field(default_factory=dict)
+    stopped: bool = False
+
+
+def gather_findings(experiment: Experiment, root: Path, seeds: Sequence[int], known: Store) -> dict[str, Finding]:
+    """All findings of an experiment: those already known, and those in the folders below `root`."""
+    store = dict(known)
+    for run in trials(experiment):
+        if (found := _found(run, root, store)) is not None:
+            store[found.name] = without_columns(found)
+    for task in tasks(experiment, seeds, store):
+        if task.run is None or task.name is None or task.name in store:
+            continue
+        procedure = task.cell.procedure
+        found = find(folder_of(task.run, root)) if procedure is None else find_procedure(procedure, task.run, root)
+        if found is not None:
+            store[task.name] = found
+    return store
+
+
+def _found(run: Run, root: Path, store: Store) -> Finding | None:
+    return None if run.folder_name() in store else find(folder_of(run, root))
+
+
+def carry_out(
+    experiment: Experiment,
+    root: Path,
+    *,
+    seeds: Sequence[int] | None = None,
+    jobs: int = 1,
+    known: Store | None = None,
+    tell: Tell = lambda number, count, run, update: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Ended:
+    """Run what is missing: first what depends on nothing, then trials, then what they decide, then procedures.
+
+    Args:
+        experiment: with its runs as they are to be, also where (device, data_root).
+        root: where run folders lie.
+        seeds: by default the experiment's own.
+        jobs: runs at a time.
+        known: findings from elsewhere, whose runs are not repeated here.
+        tell: told of progress.
+        should_stop: asked after every iteration; True ends all runs with a checkpoint, and the same call goes on.
+    """
+    seeds, ended = experiment.seeds if seeds is None else seeds, Ended()
+
+    def store() -> dict[str, Finding]:
+        return gather_findings(experiment, root, seeds, known or {})
+
+    def stage(runs: Iterable[Run]) -> None:
+        waiting = [run for run in missing(runs, store()) if run.folder_name() not in ended.failed]
+        for outcome in _execute([] if ended.stopped else waiting, root, jobs, tell, should_stop):
+            if isinstance(outcome.error, Interrupted):
+                ended.stopped = True
+            elif outcome.error is not None:
+                ended.failed[outcome.folder.name] = _sentence(outcome.error)
+
+    def left() -> list[Task]:
+        now = store()
+        return undone(tasks(experiment, seeds, now), now)
+
+    make_folder(root)
+    stage(plain_runs(left()))
+    stage(trials(experiment))
+    stage(plain_runs(left()))
+    for task in left():
+        procedure, run = task.cell.procedure, task.run
+        if procedure is not None and run is not None and run.folder_name() not in ended.failed and not ended.stopped:
+            _procedure(procedure, run, root, tell, should_stop, ended)
+    if experiment.scored == "retrieval":
+        from reweigh.experiment.scores import score_runs
+
+        runs = [task.run for task in tasks(experiment, seeds, store()) if task.run is not None]
+        score_runs(runs, root, tell, should_stop)
+    return ended
+
+
+def within(minutes: float | None, should_stop: Callable[[], bool] = lambda: False) -> Callable[[], bool]:
+    """A question that is answered with yes once the time is over, or `should_stop` says so."""
+    if minutes is None:
+        return should_stop
+    end = time.monotonic() + 60 * minutes
+    return lambda: time.monotonic() >= end or should_stop()
+
+
+def _execute(runs: Sequence[Run], root: Path, jobs: int, tell: Tell, should_stop: Callable[[], bool]) -> list[Outcome]:
+    """The runs, one after the other in this process, or several at a time."""
+    if jobs > 1:
+        return execute_many(
+            runs,
+            root,
+            jobs=jobs,
+            watch=lambda number, update: tell(number, len(runs), runs[number], update),
+            should_stop=should_stop,
+        )
+    outcomes = []
+    for number, run in enumerate(runs):
+        if should_stop():
+            outcomes.append(Outcome(run, folder_of(run, root), Interrupted(folder_of(run, root), 0)))
+            break
+        error = _alone(run, root, _watching(number, len(runs), run, tell), should_stop)
+        outcomes.append(Outcome(run, folder_of(run, root), error))
+        if isinstance(error, Interrupted):
+            break
+    return outcomes
+
+
+def _watching(number: int, count: int, run: Run, tell: Tell) -> Callable[[Update], None]:
+    return lambda update: tell(number, count, run, update)
+
+
+def _alone(run: Run, root: Path, watch: Callable[[Update], None], should_stop: Callable[[], bool]) -> Exception | None:
+    try:
+        execute(run, root, watch=watch, should_stop=should_stop)
+    except Exception as error:  # whatever ended this run, the others go on, as they do in execute_many
+        return error
+    return None
+
+
+def _procedure(
+    procedure: Procedure, run: Run, root: Path, tell: Tell, should_stop: Callable[[], bool], ended: Ended
+) -> None:
+    def one(run: Run, root: Path) -> Path:
+        return execute(run, root, watch=_watching(0, 1, run, tell), should_stop=should_stop)
+
+    try:
+        carry_out_procedure(procedure, run, root, one)
+    except Interrupted:
+        ended.stopped = True
+    except Exception as error:
+        ended.failed[f"{procedure.name} {run.folder_name()}"] = _sentence(error)
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) or type(error).__name__

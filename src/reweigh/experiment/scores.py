@@ -1,0 +1,56 @@
+"""Runs on MARS scored as what they are for: every query ranks all tracklets, by the official rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from reweigh.data import registry
+from reweigh.data.tracklets import index_of
+from reweigh.experiment.finding import RETRIEVAL
+from reweigh.record.files import write_json
+from reweigh.retrieval.retrieve import retrieve
+from reweigh.run import Update
+from reweigh.run.execute import folder_of
+from reweigh.run.parts import device_of
+from reweigh.spec import Run
+
+
+def score_runs(
+    runs: Sequence[Run],
+    root: Path,
+    tell: Callable[[int, int, Run, Update], None] = lambda number, count, run, update: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Write the scores of finished runs beside their results; what is there already stays.
+
+    Features are kept as they come, so that what was cut short goes on; `tell` counts their frames.
+    """
+    for number, run in enumerate(runs):
+        folder = folder_of(run, root)
+        if (folder / "result.json").exists() and not (folder / RETRIEVAL).exists() and not should_stop():
+            watch = _watching(number, len(runs), run, tell)
+            write_json(folder / RETRIEVAL, score_run(run, folder, watch))
+
+
+def _watching(
+    number: int, count: int, run: Run, tell: Callable[[int, int, Run, Update], None]
+) -> Callable[[int, int], None]:
+    return lambda done, total: tell(number, count, run, Update(done, total))
+
+
+def score_run(
+    run: Run, folder: Path, progress: Callable[[int, int], None] = lambda done, total: None
+) -> dict[str, float]:
+    """mAP and CMC-1 of a run's final model; `progress` is told of (frames done, frames)."""
+    index = index_of(run.data, registry.folder_of(run.data, run.data_root))
+    found = retrieve(
+        folder / "model",
+        index,
+        "snippets" if run.net.startswith("cae-") else "mean",
+        cache=folder / "features",
+        workers=run.workers,
+        device=device_of(run),
+        progress=progress,
+    )
+    return {"mAP": found.scores.mean_ap, "CMC-1": float(found.scores.cmc[0])}

@@ -1,0 +1,179 @@
+"""One sitting at an experiment: what is asked for, what is left to do, what is kept and shown at the end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reweigh.errors import DataError
+from reweigh.experiment.carry_out import Ended, Tell, carry_out, gather_findings, within
+from reweigh.experiment.finding import Store
+from reweigh.experiment.plan import missing, plain_runs, tasks, trials, undone
+from reweigh.experiment.quick import quick
+from reweigh.experiment.saved import Saved, collect, read_saved, save
+from reweigh.experiment.values import Experiment
+from reweigh.record import summarise
+from reweigh.run.execute import folder_of
+from reweigh.spec import Run
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user asked for.
+
+    Attributes:
+        runs: where run folders lie.
+        only: words that the cells to run must hold; empty for all.
+        seeds: None for the experiment's own.
+        fields: of `Run`, changed in every run, such as device or precision.
+        quick: on toy data.
+        jobs: runs at a time.
+        minutes: after which all stops, to go on another time.
+        save: a .json file, or a folder in which each experiment gets one of its name.
+    """
+
+    runs: Path
+    only: str = ""
+    seeds: tuple[int, ...] | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    quick: bool = False
+    jobs: int = 1
+    minutes: float | None = None
+    save: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.quick and self.save is not None:
+            raise ValueError("quick results mean nothing and are not saved; leave out one of quick and save")
+        if self.jobs < 1:
+            raise ValueError(f"jobs is {self.jobs}; expected 1 or more")
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"minutes is {self.minutes}; expected more than 0")
+
+    @property
+    def root(self) -> Path:
+        """Where the runs really lie: quick ones apart."""
+        return self.runs / "quick" if self.quick else self.runs
+
+    def of(self, experiment: Experiment) -> Experiment:
+        """The whole experiment, as it is to be run."""
+        seeds = experiment.seeds if self.seeds is None else self.seeds
+        if self.quick:
+            experiment = quick(experiment, self.root)
+            seeds = seeds[:1] if self.seeds is None else seeds
+        fields = dict(self.fields)
+        if fields.get("init_file") is not None:  # other weights to start from are another run
+            fields["init_hash"] = _hash(Path(fields["init_file"]))
+        return replace(experiment.adjusted(lambda run: replace(run, **fields)), seeds=seeds)
+
+    def path(self, experiment: Experiment) -> Path | None:
+        """Where its results are kept."""
+        if self.save is None or self.save.suffix == ".json":
+            return self.save
+        return self.save / f"{experiment.name}.json"
+
+
+def _hash(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+class Step(NamedTuple):
+    """A run that is part of an experiment, and how it stands: done, resumable, missing or broken."""
+
+    run: Run
+    state: str
+    step: int
+    trial: bool
+
+
+def choose(experiments: Sequence[Experiment], asked: Asked) -> list[Experiment]:
+    """The experiments that have a cell left of what is asked for; those without any cells are figures and stay."""
+    kept = [each for each in experiments if each.only(asked.only).cells or not (each.cells or asked.only)]
+    if not kept:
+        raise ValueError(f"only is {asked.only!r}, and no row, column, protocol or name holds that")
+    if len(kept) > 1 and asked.save is not None and asked.save.suffix == ".json":
+        names = ", ".join(each.name for each in kept)
+        raise ValueError(f"save is {asked.save}, one file, but there are {names}; give a folder, or use only")
+    return kept
+
+
+def steps(experiment: Experiment, asked: Asked) -> list[Step]:
+    """All runs that can be known by now, and how they stand; what depends on a trial is not among them before it."""
+    whole = asked.of(experiment)
+    chosen = whole.only(asked.only)
+    store = gather_findings(chosen, asked.root, whole.seeds, _store(_before(asked, experiment)))
+    judged = {run.folder_name() for run in trials(chosen)}
+    found = tasks(chosen, whole.seeds, store)
+    left = {run.folder_name() for run in missing([*trials(chosen), *plain_runs(undone(found, store))], store)}
+    runs = {run.folder_name(): run for run in (*trials(chosen), *plain_runs(found))}
+    return [_step(run, asked.root, name in left, name in judged) for name, run in runs.items()]
+
+
+def _step(run: Run, root: Path, left: bool, trial: bool) -> Step:
+    if not left:
+        return Step(run, "done", run.iterations, trial)
+    folder = folder_of(run, root)
+    if not folder.exists():
+        return Step(run, "missing", 0, trial)
+    summary = summarise(folder)
+    return Step(run, summary.state, max(0, summary.step), trial)
+
+
+def sit(
+    experiment: Experiment,
+    asked: Asked,
+    *,
+    tell: Tell = lambda number, count, run, update: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> tuple[Saved, Ended]:
+    """Run what is missing of what is asked for, keep the results, and return all there is to show."""
+    whole, before = asked.of(experiment), _before(asked, experiment)
+    known, chosen = _store(before), whole.only(asked.only)
+    ended = carry_out(chosen, asked.root, jobs=asked.jobs, known=known, tell=tell, should_stop=should_stop)
+    path = asked.path(experiment)
+    if path is not None:
+        save(collect(whole, whole.seeds, gather_findings(whole, asked.root, whole.seeds, known), before), path)
+    return _measured(chosen, asked, known), ended
+
+
+def results(experiment: Experiment, asked: Asked) -> Saved:
+    """What is measured of what is asked for, without running anything."""
+    return _measured(asked.of(experiment).only(asked.only), asked, _store(_before(asked, experiment)))
+
+
+def _measured(experiment: Experiment, asked: Asked, known: Store) -> Saved:
+    return collect(experiment, experiment.seeds, gather_findings(experiment, asked.root, experiment.seeds, known))
+
+
+def _store(before: Saved | None) -> Store:
+    return {} if before is None else before.store
+
+
+def _before(asked: Asked, experiment: Experiment) -> Saved | None:
+    path = asked.path(experiment)
+    return read_saved(path) if path is not None and path.exists() else None
+
+
+def clock(asked: Asked, should_stop: Callable[[], bool] = lambda: False) -> Callable[[], bool]:
+    """The question that ends a sitting: one for all its experiments."""
+    return within(asked.minutes, should_stop)
+
+
+def seeds_of(text: str) -> tuple[int, ...]:
+    """Seeds as a command line gives them.
+
+    >>> seeds_of("0,1, 2")
+    (0, 1, 2)
+    """
+    try:
+        seeds = tuple(dict.fromkeys(int(word) for word in text.split(",")))
+    except ValueError:
+        raise ValueError(f"seeds are {text!r}; expected whole numbers with commas between them, as in 0,1,2") from None
+    if min(seeds) < 0:
+        raise ValueError(f"seeds are {text!r}; none may be below 0")
+    return seeds

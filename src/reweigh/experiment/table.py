@@ -1,0 +1,107 @@
+"""Measured beside reported: entries of one kind together, mean and spread over seeds, never a mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reweigh.experiment.finding import Finding, Store
+from reweigh.experiment.plan import tasks
+from reweigh.experiment.values import Cell, Experiment, Reported
+from reweigh.report.collect import spread
+
+
+class Entry(NamedTuple):
+    """A finding in its place."""
+
+    row: str
+    column: str
+    seed: int
+    chosen: str
+    finding: Finding
+
+
+class Kind(NamedTuple):
+    """What must never be mixed."""
+
+    protocol: str
+    precision: str
+    deterministic: bool
+
+    def __str__(self) -> str:
+        return f"protocol {self.protocol}, {self.precision}, {'' if self.deterministic else 'not '}deterministic"
+
+
+class Measured(NamedTuple):
+    """A metric over seeds, as a share: its mean, its standard deviation (None for one seed), and how many there are."""
+
+    mean: float
+    deviation: float | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of one column: what was measured and what was reported, by metric."""
+
+    row: str
+    measured: dict[str, Measured]
+    reported: tuple[Reported, ...]
+    seeds: tuple[int, ...]
+    chosen: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """One column of an experiment, with one kind of entries."""
+
+    experiment: str
+    column: str
+    kind: Kind | None  # None: nothing is measured
+    lines: tuple[Line, ...]
+
+
+def entries(experiment: Experiment, seeds: Sequence[int], store: Store) -> list[Entry]:
+    """What is measured of an experiment."""
+    return [
+        Entry(task.cell.row, task.cell.column, task.seed, task.chosen, store[task.name])
+        for task in tasks(experiment, seeds, store)
+        if task.name is not None and task.name in store
+    ]
+
+
+def kind_of(experiment: Experiment, entry: Entry) -> Kind:
+    """What an entry may be averaged with."""
+    run = entry.finding.run
+    return Kind(experiment.protocol, run.precision, run.deterministic)
+
+
+def blocks(experiment: Experiment, found: Sequence[Entry]) -> list[Block]:
+    """The columns of an experiment in order; one that was measured in two kinds is there twice, each by itself."""
+    made = []
+    for column in experiment.columns:
+        cells = [cell for cell in experiment.cells if cell.column == column]
+        here = [entry for entry in found if entry.column == column]
+        kinds: list[Kind | None] = list(dict.fromkeys(kind_of(experiment, entry) for entry in here)) or [None]
+        seen = {entry.row for entry in here}
+        for kind in kinds:
+            alike = [entry for entry in here if kind_of(experiment, entry) == kind]
+            own = {entry.row for entry in alike}
+            # what nobody has measured is shown once, among the first
+            shown = [cell for cell in cells if cell.row in own or (kind == kinds[0] and cell.row not in seen)]
+            lines = tuple(_line(cell, experiment.metrics, [e for e in alike if e.row == cell.row]) for cell in shown)
+            made.append(Block(experiment.name, column, kind, lines))
+    return made
+
+
+def _line(cell: Cell, metrics: Sequence[str], found: Sequence[Entry]) -> Line:
+    measured = {}
+    for metric in metrics:
+        values = [value for entry in found if (value := entry.finding.metrics.get(metric)) is not None]
+        if values:
+            measured[metric] = Measured(*spread(values), len(values))
+    chosen = ", ".join(dict.fromkeys(entry.chosen for entry in found if entry.chosen))
+    seeds = tuple(sorted({entry.seed for entry in found}))
+    return Line(cell.row, measured, cell.reported, seeds, chosen, cell.note)

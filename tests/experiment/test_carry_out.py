@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reweigh.errors import DataError
+from reweigh.experiment import Cell, Experiment, Procedure
+from reweigh.experiment.carry_out import carry_out, gather_findings, within
+from reweigh.experiment.plan import decide, tasks
+from reweigh.experiment.protocols import search_beta
+from reweigh.experiment.session import Asked, choose, results, seeds_of, sit, steps
+from reweigh.experiment.table import entries
+from reweigh.record import list_runs
+from reweigh.spec import Run
+
+Make = Callable[..., Run]
+
+
+def table(*cells: Cell, **more: object) -> Experiment:
+    return Experiment("toy", "A toy", "ours", cells, **more)  # type: ignore[arg-type]
+
+
+def names(root: Path) -> set[str]:
+    return {summary.folder.name for summary in list_runs(root) if summary.state == "done"}
+
+
+def test_what_is_done_is_never_repeated(tiny: Make, tmp_path: Path) -> None:
+    cce, gce = tiny(), tiny("GCE(0.7)")
+    experiment = table(Cell("CCE", "a", cce), Cell("CCE again", "a", cce), Cell("GCE", "a", gce))
+    told = []
+    for _ in range(2):
+        ended = carry_out(experiment, tmp_path, seeds=(0, 1), tell=lambda *update: told.append(update))
+        assert not ended.failed
+        assert not ended.stopped
+    assert {run.folder_name() for _, _, run, _ in told} == names(tmp_path)
+    assert len(names(tmp_path)) == 4  # two runs, two seeds
+    rows = [update.row for _, _, _, update in told if update.row is not None]
+    assert len(rows) == 8
+    found = gather_findings(experiment, tmp_path, (0, 1), {})
+    assert len(entries(experiment, (0, 1), found)) == 6
+
+
+def test_a_stop_is_clean_and_the_same_call_goes_on(tiny: Make, tmp_path: Path) -> None:
+    experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
+    asked = iter([False] * 12)
+    ended = carry_out(experiment, tmp_path, should_stop=lambda: next(asked, True))
+    assert ended.stopped
+    assert not ended.failed
+    states = [summary.state for summary in list_runs(tmp_path)]
+    assert sorted(states) == ["done", "resumable"]
+    assert not carry_out(experiment, tmp_path).stopped
+    other = tmp_path / "straight"
+    carry_out(experiment, other)
+    for name in names(other):
+        assert (other / name / "rows.jsonl").read_bytes() == (tmp_path / name / "rows.jsonl").read_bytes()
+
+
+def test_one_that_fails_does_not_stop_the_others(tiny: Make, tmp_path: Path) -> None:
+    bad = tiny("NoSuchWeighting(1)")
+    ended = carry_out(table(Cell("bad", "a", bad), Cell("CCE", "a", tiny())), tmp_path)
+    assert list(ended.failed) == [bad.folder_name()]
+    assert "NoSuchWeighting" in ended.failed[bad.folder_name()]
+    assert names(tmp_path) == {tiny().folder_name()}
+
+
+def test_what_is_known_from_elsewhere_is_not_run_here(tiny: Make, measured: Callable, tmp_path: Path) -> None:
+    known = measured(tiny(), final=0.5)
+    experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
+    carry_out(experiment, tmp_path, known={known.name: known})
+    assert names(tmp_path) == {tiny("GCE(0.7)").folder_name()}
+
+
+def test_a_choice_is_made_by_the_held_out_part(tiny: Make, measured: Callable, tmp_path: Path) -> None:
+    choice = search_beta(tiny, 0.5, (1, 8, 16), short=0.5)
+    cell = Cell("DM", "a", choice)
+    judged = zip(choice.options, (0.2, 0.6, 0.6), strict=True)
+    scores = [measured(option.trial, validation=score) for option, score in judged]
+    store = {each.name: each for each in scores}
+    made = decide(choice, store)
+    assert made is not None
+    assert (made[0], made[1].weighting) == ("beta 8", "DM(0.5, 8)")  # of equals the first
+    (task,) = tasks(table(cell), (3,), store)
+    assert task.run == replace(made[1], seed=3)
+    assert decide(choice, {scores[0].name: scores[0]}) is None
+
+    carry_out(table(cell), tmp_path, seeds=(0, 1))
+    found = gather_findings(table(cell), tmp_path, (0, 1), {})
+    (first, second) = entries(table(cell), (0, 1), found)
+    assert first.chosen == second.chosen
+    assert first.chosen.startswith("beta ")
+    assert len(names(tmp_path)) == 3 + 2
+
+
+@pytest.mark.slow
+def test_several_at_a_time_give_the_same(tiny: Make, tmp_path: Path) -> None:
+    experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
+    carry_out(experiment, tmp_path / "one")
+    carry_out(experiment, tmp_path / "two", jobs=2)
+    for name in names(tmp_path / "one"):
+        one, two = (tmp_path / side / name / "rows.jsonl" for side in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("procedure", "metric"),
+    [
+        (Procedure("label_correction"), "retrained"),
+        (Procedure("forgetting", (("rates", (0.2, 0.5)),)), "final"),
+        (Procedure("warm_start", (("iterations", 2),)), "final"),
+        (Procedure("caffe_start"), "final"),
+    ],
+)
+def test_procedures_are_found_again(tiny: Make, tmp_path: Path, procedure: Procedure, metric: str) -> None:
+    held = {"validation": 0.2} if procedure.name == "forgetting" else {}
+    experiment = table(Cell("CCE", "a", tiny(**held), procedure=procedure))
+    assert not carry_out(experiment, tmp_path).failed
+    (entry,) = entries(experiment, (0,), gather_findings(experiment, tmp_path, (0,), {}))
+    assert entry.finding.metrics[metric] is not None
+    before = names(tmp_path)
+    carry_out(experiment, tmp_path)
+    assert names(tmp_path) == before
+    other = table(Cell("CCE", "a", tiny("MAE", **held), procedure=procedure))
+    assert not gather_findings(other, tmp_path, (0,), {})
+
+
+def test_another_start_is_another_run(tiny: Make, tmp_path: Path) -> None:
+    cells = [Cell("plain", "a", tiny()), Cell("caffe", "a", tiny(), procedure=Procedure("caffe_start"))]
+    carry_out(table(*cells), tmp_path)
+    found = gather_findings(table(*cells), tmp_path, (0,), {})
+    plain, caffe = (entry.finding for entry in entries(table(*cells), (0,), found))
+    assert plain.run.hash() != caffe.run.hash()
+    assert plain.columns["p_clean"] != caffe.columns["p_clean"]
+
+
+def test_a_sitting_ends_in_time_and_saves(tiny: Make, tmp_path: Path) -> None:
+    experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "b", tiny("GCE(0.7)")))
+    asked = Asked(tmp_path / "runs", only="CCE", save=tmp_path / "results")
+    assert [step.state for step in steps(experiment, asked)] == ["missing"]
+    saved, ended = sit(experiment, asked)
+    assert not ended.failed
+    assert [entry.row for entry in saved.entries] == ["CCE"]
+    assert [step.state for step in steps(experiment, asked)] == ["done"]
+    elsewhere = replace(asked, runs=tmp_path / "elsewhere", only="")
+    assert [step.state for step in steps(experiment, elsewhere)] == ["done", "missing"]
+    assert [entry.row for entry in results(experiment, elsewhere).entries] == ["CCE"]
+    late = within(1e-9)
+    assert sit(experiment, elsewhere, should_stop=late)[1].stopped
+    assert not names(elsewhere.runs)
+
+
+def test_other_weights_to_start_from_are_another_run(tiny: Make, tmp_path: Path) -> None:
+    experiment = table(Cell("CCE", "a", tiny()))
+    names = set()
+    for content in (b"one", b"two"):
+        (tmp_path / "weights").write_bytes(content)
+        asked = Asked(tmp_path, fields={"init_file": str(tmp_path / "weights")})
+        names.add(asked.of(experiment).cells[0].runs[0].folder_name())
+    assert len(names | {tiny().folder_name()}) == 3
+    with pytest.raises(DataError, match="none: cannot be read"):
+        Asked(tmp_path, fields={"init_file": str(tmp_path / "none")}).of(experiment)
+
+
+def test_what_is_asked_for_is_checked(tmp_path: Path) -> None:
+    for wrong in ({"jobs": 0}, {"minutes": 0.0}, {"quick": True, "save": tmp_path}):
+        with pytest.raises(ValueError, match=r"expected|leave out"):
+            Asked(tmp_path, **wrong)
+    several = [table(Cell("CCE", "a")), replace(table(Cell("CCE", "a")), name="other")]
+    with pytest.raises(ValueError, match="no row, column"):
+        choose(several, Asked(tmp_path, only="nothing"))
+    with pytest.raises(ValueError, match="one file, but there are toy, other"):
+        choose(several, Asked(tmp_path, save=tmp_path / "all.json"))
+    for text in ("", "1;2", "-1"):
+        with pytest.raises(ValueError, match="seeds are"):
+            seeds_of(text)

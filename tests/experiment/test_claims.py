@@ -1,0 +1,138 @@
+"""Every claim, where it holds, where it does not, and where nothing was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from reweigh.experiment import Cell, Experiment, Reported
+from reweigh.experiment.claims import CLAIMS, verdicts
+from reweigh.experiment.finding import Finding
+from reweigh.experiment.protocols import ours
+from reweigh.experiment.saved import Saved, collect
+
+Measured = Callable[..., Finding]
+WORDS = {name: i for i, name in enumerate(["p", "stopping", "intact", "mode", "cce", "dm", "collapse", "correction"])}
+
+
+def judge(which: str, *saved: Saved) -> tuple[str, str]:
+    found = verdicts({each.experiment.name: each for each in saved})[WORDS[which]]
+    return found.verdict, found.seen
+
+
+@pytest.fixture
+def table(measured: Measured) -> Callable[..., Saved]:
+    """name, {(row, weighting, rate): metrics} -> saved results; rows in brackets are printed in the paper."""
+
+    def make(name: str, cells: dict[tuple[str, str, float], dict], columns: dict | None = None) -> Saved:
+        made, store = [], {}
+        for (row, weighting, rate), metrics in cells.items():
+            run = ours(rate, weighting=weighting)
+            reported = (Reported("best", 80.0),) if row.startswith("DM") else ()
+            made.append(Cell(row, f"r = {rate:g}", run, reported))
+            store[run.folder_name()] = measured(run, columns, **metrics)
+        return collect(Experiment(name, name, "ours", tuple(made)), (0,), store)
+
+    return make
+
+
+def test_nothing_measured() -> None:
+    found = verdicts({})
+    assert len(found) == len(CLAIMS) == len(WORDS)
+    assert {each.verdict for each in found} == {"not measured"}
+
+
+def test_wrong_labels_below_right_ones(table: Callable[..., Saved]) -> None:
+    cells = {("CCE", "CCE", 0.4): {"final": 0.5}}
+    steps = {"step": [1, 2], "p_clean": [0.5, 0.9]}
+    good = table("a", cells, steps | {"p_noisy": [0.2, 0.8]})
+    assert judge("p", good) == ("holds", "below in 2 of 2 evaluations of 1 runs")
+    bad = table("a", cells, steps | {"p_noisy": [0.2, 0.9]})
+    assert judge("p", bad) == ("does not hold", "below in 1 of 2 evaluations of 1 runs")
+    assert judge("p", good, good)[1] == "below in 2 of 2 evaluations of 1 runs"  # not counted twice
+
+
+def test_early_stopping(table: Callable[..., Saved]) -> None:
+    steady = {
+        ("DM", "DM(0.5, 8)", 0.4): {"final": 0.80, "best": 0.805},
+        ("CCE", "CCE", 0.4): {"final": 0.1, "best": 1.0},
+    }
+    assert judge("stopping", table("a", steady))[0] == "holds"  # CCE does not matter, nor does DM on clean data
+    assert judge("stopping", table("a", steady | {("DM", "DM(1, 8)", 0): {"final": 0.1, "best": 1}}))[0] == "holds"
+    falling = steady | {("DM(1)", "DM(1, 16)", 0.2): {"final": 0.70, "best": 0.8}}
+    verdict, seen = judge("stopping", table("a", falling))
+    assert verdict == "does not hold"
+    assert "most: 10.0 (a, r = 0.2, DM(1))" in seen
+
+
+def test_intact_tracks_test(table: Callable[..., Saved]) -> None:
+    names = ["CCE", "MAE", "MSE", "GCE(0.7)"]
+
+    def at(values: list[tuple[float, float]]) -> Saved:
+        return table("a", {(n, n, 0.4): {"intact": i, "final": f} for n, (i, f) in zip(names, values, strict=True)})
+
+    assert judge("intact", at([(0.1, 0.2), (0.2, 0.3), (0.3, 0.4), (0.4, 0.5)]))[0] == "holds"
+    assert judge("intact", at([(0.1, 0.5), (0.2, 0.3), (0.3, 0.4), (0.4, 0.2)]))[0] == "does not hold"
+    assert judge("intact", at([(0.1, 0.5)] * 4))[0] == "not measured"  # nothing varies
+
+
+def ablation(table: Callable[..., Saved], best: dict[float, float], name: str = "ablation") -> Saved:
+    """At every rate the lam of `best` wins; beta = 24 ends low for lam = 2."""
+    cells = {}
+    for rate, winner in best.items():
+        for lam in (0, 0.5, 1, 2):
+            for beta in (8, 12, 24):
+                final = (0.8 if lam == winner else 0.6) - (0.3 if (lam, beta) == (2, 24) else 0)
+                cells[f"DM({lam}, {beta})", f"DM({lam}, {beta})", rate] = {"final": final}
+    return table(name, cells)
+
+
+def test_the_best_mode_rises(table: Callable[..., Saved]) -> None:
+    assert judge("mode", ablation(table, {0.2: 0.5, 0.4: 1, 0.6: 2, 0.8: 2})) == (
+        "holds",
+        "best mode 0.33 at r = 0.2, 0.5 at r = 0.4, 0.67 at r = 0.6, 0.67 at r = 0.8",
+    )
+    assert judge("mode", ablation(table, {0.2: 1, 0.4: 0.5, 0.6: 2}))[0] == "does not hold"
+    assert judge("mode", ablation(table, {0.2: 1, 0.4: 1, 0.6: 1}))[0] == "does not hold"
+    assert judge("mode", ablation(table, {0.2: 0.5, 0.4: 1}))[0] == "not measured"
+    assert judge("mode", ablation(table, {0.2: 0.5, 0.4: 1, 0.6: 2}, "another"))[0] == "not measured"
+
+
+def test_collapse_at_large_variance(table: Callable[..., Saved]) -> None:
+    verdict, seen = judge("collapse", ablation(table, {0.4: 1}))
+    assert verdict == "holds"
+    assert "most: 30.0 points (r = 0.4, lam = 2, beta = 24)" in seen
+    flat = {(f"DM(1, {beta})", f"DM(1, {beta})", 0.4): {"final": 0.8} for beta in (8, 12, 16)}
+    assert judge("collapse", table("ablation", flat))[0] == "does not hold"
+
+
+def test_cce_and_dm_among_the_others(table: Callable[..., Saved]) -> None:
+    def at(cce: float, dm: float, rate: float = 0.4) -> Saved:
+        rows = {"CCE": ("CCE", cce), "GCE": ("GCE(0.7)", 0.8), "MAE": ("MAE", 0.3), "MSE": ("MSE", 0.5)}
+        rows |= {"DM": ("DM(1, 8)", dm), "DM(1, 0)": ("DM(1, 0)", 0.99 if dm < 0.5 else 0.2)}
+        return table("a", {(row, taught, rate): {"final": value} for row, (taught, value) in rows.items()})
+
+    assert judge("cce", at(0.79, 0.9))[0] == "holds"
+    assert judge("cce", at(0.75, 0.9)) == (
+        "does not hold",
+        "within 2 points in 0 of 1 columns; most: 5.0 (a, r = 0.4)",
+    )
+    assert judge("cce", at(0.79, 0.9, rate=0))[0] == "not measured"
+    assert judge("dm", at(0.79, 0.9)) == ("holds", "best in 1 of 1 columns")
+    assert judge("dm", at(0.79, 0.4))[1] == "best in 0 of 1 columns; not in a, r = 0.4: DM(1, 0) 99.0, DM 40.0"
+
+
+def test_label_correction(table: Callable[..., Saved]) -> None:
+    def gain(value: float) -> Saved:
+        cells = {
+            ("DM", "DM(1, 8)", 0.4): {"final": 0.8, "retrained": 0.8 + value},
+            ("CCE", "CCE", 0.4): {"final": 0.8, "retrained": 0.1},
+        }
+        saved = table("a", cells)
+        return Saved(
+            Experiment("a", "a", "ours", saved.experiment.cells, ("final", "retrained")), saved.entries, saved.trials
+        )
+
+    assert judge("correction", gain(0.02)) == ("holds", "+2.0 at r = 0.4 (DM)")
+    assert judge("correction", gain(-0.01))[0] == "does not hold"

@@ -1,0 +1,135 @@
+"""Aggregation, rendering and saving, on findings without runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reweigh.errors import DataError
+from reweigh.experiment import Cell, Experiment, Reported
+from reweigh.experiment.finding import Finding
+from reweigh.experiment.render import grid_of, mapping, markdown
+from reweigh.experiment.saved import Saved, collect, read_saved, save
+from reweigh.experiment.table import blocks, entries
+from reweigh.spec import Run
+
+Make = Callable[..., Run]
+Measured = Callable[..., Finding]
+
+
+@pytest.fixture
+def experiment(tiny: Make) -> Experiment:
+    cells = (
+        Cell("CCE", "r = 0.4", tiny(), (Reported("best", 53.2),)),
+        Cell("LS", "r = 0.4", None, (Reported("printed", 50.1, "SL"),)),
+        Cell("DM", "r = 0.4", tiny("DM(0.5, 8)"), (Reported("best", 61.0),), note="a note"),
+        Cell("CCE", "r = 0.6", tiny(rate=0.6)),
+    )
+    return Experiment("toy", "A toy", "authors", cells, differs="data.")
+
+
+@pytest.fixture
+def store(tiny: Make, measured: Measured) -> dict[str, Finding]:
+    found = [measured(tiny(seed=seed), final=0.50 + 0.02 * seed, best=0.6) for seed in (0, 1, 2)]
+    found.append(measured(tiny("DM(0.5, 8)"), final=0.7, best=0.71))
+    found.append(measured(tiny(precision="bf16"), final=0.1, best=0.1))
+    found.append(measured(tiny(deterministic=True), final=0.2, best=0.2))
+    return {each.name: each for each in found}
+
+
+def test_mean_and_spread_over_seeds(experiment: Experiment, store: dict[str, Finding]) -> None:
+    first, second = blocks(experiment, entries(experiment, (0, 1, 2), store))
+    line = first.lines[0]
+    assert line.measured["final"].mean == pytest.approx(0.52)
+    assert line.measured["final"].deviation == pytest.approx(0.02)
+    assert line.seeds == (0, 1, 2)
+    assert first.lines[2].measured["final"].deviation is None
+    assert second.kind is None
+    assert not second.lines[0].measured
+
+
+def test_kinds_are_never_mixed(experiment: Experiment, store: dict[str, Finding]) -> None:
+    found = entries(experiment, (0, 1, 2), store)
+    for fields in ({"precision": "bf16"}, {"deterministic": True}):
+
+        def change(run: Run, fields: dict[str, object] = fields) -> Run:
+            return replace(run, **fields)
+
+        found += entries(experiment.adjusted(change), (0, 1, 2), store)
+    made = [block for block in blocks(experiment, found) if block.column == "r = 0.4"]
+    assert [str(block.kind) for block in made] == [
+        "protocol authors, fp32, not deterministic",
+        "protocol authors, bf16, not deterministic",
+        "protocol authors, fp32, deterministic",
+    ]
+    finals = [[line.measured["final"].mean for line in block.lines if line.measured] for block in made]
+    assert finals == [[pytest.approx(0.52), 0.7], [0.1], [0.2]]
+    assert [line.row for line in made[0].lines] == ["CCE", "LS", "DM"]
+    assert [line.row for line in made[1].lines] == ["CCE"]
+
+
+def test_measured_stands_beside_reported(experiment: Experiment, store: dict[str, Finding]) -> None:
+    found = blocks(experiment, entries(experiment, (0, 1, 2), store))
+    grid = grid_of(found[0], experiment.metrics)
+    assert grid.title == "r = 0.4 (protocol authors, fp32, not deterministic)"
+    assert grid.columns == ("", "final", "best", "paper", "paper, unspecified", "seeds")
+    assert grid.rows == [
+        ("CCE", "52.0 ± 2.0", "60.0 ± 0.0", "53.2", "-", "3"),
+        ("LS", "-", "-", "-", "50.1 [SL]", "-"),
+        ("DM", "70.0", "71.0", "61.0", "-", "1"),
+    ]
+    page = markdown(experiment, found)
+    assert page.startswith("# A toy\n\n- Protocol authors: as its authors ran")
+    assert "- Differs: data." in page
+    assert "Cost: not measured." in page
+    assert "| CCE | 52.0 ± 2.0 | 60.0 ± 0.0 | 53.2 | - | 3 |" in page
+    assert "## r = 0.6 (nothing measured)" in page
+    assert "- DM: a note" in page
+    told = mapping(experiment, found)
+    assert json.loads(json.dumps(told))["blocks"][0]["rows"][0]["measured"]["final"]["seeds"] == 3
+
+
+def test_results_are_kept_and_read_back(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
+    saved = collect(experiment, (0, 1, 2), store)
+    save(saved, tmp_path / "a" / "toy.json")
+    content = (tmp_path / "a" / "toy.json").read_text()
+    assert "data_root" not in content  # no folder of this machine
+    again = read_saved(tmp_path / "a" / "toy.json")
+    assert markdown(again.experiment, again.blocks()) == markdown(experiment, saved.blocks())
+    save(again, tmp_path / "toy.json")
+    assert (tmp_path / "toy.json").read_text() == content
+    assert again.environments == [{"commit": "c0ffee", "torch": "2.6", "device": "cpu"}]
+
+
+def test_results_are_added_to(experiment: Experiment, store: dict[str, Finding], measured: Measured) -> None:
+    first = collect(experiment, (0, 1, 2), store)
+    bf16 = experiment.adjusted(lambda run: replace(run, precision="bf16"))
+    both = collect(bf16, (0,), store, first)
+    assert len(both.entries) == len(first.entries) + 1
+    assert [cell.row for cell in both.experiment.cells] == [cell.row for cell in experiment.cells]
+    newer = replace(store[first.entries[0].finding.name], metrics={"final": 0.9})
+    replaced = collect(experiment, (0,), {newer.name: newer}, both)
+    assert len(replaced.entries) == len(both.entries)
+    assert newer in [entry.finding for entry in replaced.entries]
+
+
+def test_a_part_is_saved_without_losing_the_rest(experiment: Experiment, store: dict[str, Finding]) -> None:
+    whole = collect(experiment, (0, 1, 2), store)
+    part = collect(experiment.only("DM"), (0,), store, whole)
+    assert {entry.row for entry in part.entries} == {"CCE", "DM"}
+    assert isinstance(part, Saved)
+
+
+@pytest.mark.parametrize("damage", [{"format": 2}, {"entries": [{"row": 1}]}, {"experiment": {}}, {"cells": 3}])
+def test_a_damaged_file_is_refused(
+    experiment: Experiment, store: dict[str, Finding], tmp_path: Path, damage: dict[str, object]
+) -> None:
+    path = tmp_path / "toy.json"
+    save(collect(experiment, (0,), store), path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    with pytest.raises(DataError, match=r"toy\.json: "):
+        read_saved(path)
