@@ -35,7 +35,7 @@ CHANGES: dict[str, st.SearchStrategy[Any]] = {
     "weight_decay": st.floats(0, 1),
     "decay_exempt": st.booleans(),
     "seed": st.integers(0, 2**53),
-    "precision": st.sampled_from(["fp32", "tf32", "bf16"]),
+    "precision": st.sampled_from(["fp32", "tf32", "bf16", "bf16-logits"]),
     "deterministic": st.booleans(),
     "evaluate_every": st.integers(1, 10**5),
     "record_p": st.booleans(),

@@ -35,9 +35,14 @@ class Net(nn.Module, ABC):
 
     Args:
         dropout: probability of dropping a feature before the classifier; 0 for none.
+
+    Attributes:
+        rounds_logits: round the logits, and on the way back their gradient, to bfloat16, as a net does whose last
+            layer is under autocast: to measure what that costs.
     """
 
     fc: nn.Linear
+    rounds_logits = False
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
@@ -49,7 +54,8 @@ class Net(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, (N, C)."""
-        return classify(self.fc, self.dropout(self.features(x)))
+        logits = classify(self.fc, self.dropout(self.features(x)))
+        return logits.bfloat16().to(logits.dtype) if self.rounds_logits else logits
 
     def initialise(self, generator: torch.Generator) -> None:
         """Fill every parameter and buffer, drawing from `generator` alone; He-normal unless overridden."""

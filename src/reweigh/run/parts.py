@@ -115,6 +115,7 @@ def net_of(run: Run, material: Material, device: torch.device, stream: str = "in
         for module in net.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.momentum = run.bn_momentum
+    net.rounds_logits = run.precision == "bf16-logits"
     net.to(device)
     if device.type == "cuda":
         for parameter in net.parameters():
@@ -229,7 +230,7 @@ def epoch_of(run: Run, material: Material) -> int:
 
 def autocast_of(run: Run, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
     """The context of forward passes: bfloat16 where the run says so, else nothing."""
-    if run.precision == "bf16":
+    if run.precision.startswith("bf16"):
         return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext
 

@@ -37,7 +37,7 @@ Sampler: TypeAlias = Literal["shuffled", "balanced", "cyclic"]
 Augment: TypeAlias = Literal["none", "pad-crop-flip", "resize-crop-flip"]
 Inputs: TypeAlias = Literal["mean-std", "mean", "none"]
 Optimiser: TypeAlias = Literal["sgd", "momentum", "nesterov", "adam", "adam-caffe", "adamw"]
-Precision: TypeAlias = Literal["fp32", "tf32", "bf16"]
+Precision: TypeAlias = Literal["fp32", "tf32", "bf16", "bf16-logits"]
 
 _SEED = integer(0)
 _HASH = matching("[0-9a-f]{12,64}", "12 to 64 hexadecimal digits")
@@ -128,7 +128,9 @@ class Run:
     weight_decay: Annotated[float, number(0), "weight decay"] = 5e-4
     decay_exempt: Annotated[bool, flag, "no weight decay on biases and norms"] = False
     seed: Annotated[int, _SEED, "seed of everything random"] = 0
-    precision: Annotated[Precision, one_of(*get_args(Precision)), "arithmetic of the net's body"] = "fp32"
+    precision: Annotated[
+        Precision, one_of(*get_args(Precision)), "arithmetic of the net's body; bf16-logits rounds the logits, too"
+    ] = "fp32"
     deterministic: Annotated[bool, flag, "only deterministic kernels"] = False
     device: Annotated[
         str,

@@ -52,7 +52,7 @@ class Speed:
         """What is really used for a run: no None is left."""
         if device.type != "cuda":
             return Speed(False, False, False)
-        bf16 = run.precision == "bf16"
+        bf16 = run.precision.startswith("bf16")
         long = bf16 and not run.deterministic and run.iterations * run.batch_size >= WORTH_COMPILING
         return Speed(self.capture, self.kernels and bf16, long if self.compile is None else self.compile)
 
