@@ -133,6 +133,26 @@ def test_what_was_learnt_is_kept(data: Dataset, tmp_path: Path, monkeypatch: pyt
                 vectors.embed(data, cache=cache, **{"settings": SMALL, **change})
 
 
+def test_learning_goes_on_after_a_break(data: Dataset, tmp_path: Path) -> None:
+    class BrokenOffError(Exception): ...
+
+    def stop(done: int, epochs: int) -> None:
+        if done == 2:
+            raise BrokenOffError
+
+    whole = vectors.embed(data, settings=SMALL, deterministic=True)
+    with pytest.raises(BrokenOffError):
+        vectors.embed(data, cache=tmp_path, settings=SMALL, deterministic=True, progress=stop)
+    (half,) = tmp_path.iterdir()
+    told: list[int] = []
+    again = vectors.embed(
+        data, cache=tmp_path, settings=SMALL, deterministic=True, progress=lambda done, epochs: told.append(done)
+    )
+    assert told == [3]
+    assert again.hash == whole.hash
+    assert not half.exists()
+
+
 @pytest.mark.parametrize("damage", ["byte", "cut", "shape", "other array"])
 def test_a_broken_cache_is_learnt_again(data: Dataset, tmp_path: Path, damage: str) -> None:
     first = vectors.embed(data, cache=tmp_path, settings=SMALL, deterministic=True)

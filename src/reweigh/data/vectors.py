@@ -59,7 +59,7 @@ def load(
     """IMDB's labelled reviews as vectors, learnt together with the unlabelled ones.
 
     By default they are kept in imdb-vectors/ beside aclImdb/; the other arguments are those of `embed`. The
-    100,000 reviews hold 27 million words: about four core-hours.
+    100,000 reviews hold 27 million words: about four core-hours, of which a break costs at most one pass.
     """
     folder = imdb.find_root(root)
     return embed(
@@ -88,7 +88,8 @@ def embed(
     Args:
         dataset: texts with labels.
         unlabelled: further texts to learn from.
-        cache: a folder; vectors learnt before from the same texts with the same settings are taken from there.
+        cache: a folder; vectors learnt before from the same texts with the same settings are taken from there, and
+            those that a break left half learnt are learnt on.
         settings: of the algorithm.
         deterministic: see `document_vectors`.
         workers: see `document_vectors`.
@@ -104,10 +105,14 @@ def embed(
     if vectors is None:
         if file is not None:
             _check_writable(file.parent)  # now, not after hours of learning
-        everything = document_vectors(texts, settings, deterministic=deterministic, workers=workers, progress=progress)
+        half = None if file is None else file.with_name(f"half-{file.name}")
+        everything = document_vectors(
+            texts, settings, deterministic=deterministic, workers=workers, progress=progress, keep=half
+        )
         vectors = everything[: len(train) + len(test)]
-        if file is not None:
+        if file is not None and half is not None:
             sealed.write(file, {"settings": asdict(settings), "deterministic": deterministic}, vectors=vectors)
+            half.unlink(missing_ok=True)
     return Dataset(
         name=f"{dataset.name}-vectors",
         train=Part(vectors[: len(train)], dataset.train.labels),
@@ -125,6 +130,7 @@ def document_vectors(
     deterministic: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
+    keep: Path | None = None,
 ) -> Vectors:
     """One vector per text, learnt on all of them, in an order shuffled by the seed.
 
@@ -135,6 +141,7 @@ def document_vectors(
             threads race, and vectors differ from run to run.
         workers: threads; all cores by default.
         progress: called after every epoch with (epochs done, epochs).
+        keep: a file of everything learnt, written after every epoch and gone on from.
     """
     if deterministic and workers not in (None, 1):
         raise ValueError(f"workers is {workers}; the deterministic mode has one")
@@ -146,16 +153,57 @@ def document_vectors(
     doc2vec = require("gensim.models.doc2vec", extra="text")
     arguments = asdict(settings) | {"seed": mix(settings.seed, "vectors") & 0xFFFFFFFF}
     model = doc2vec.Doc2Vec(
-        _Corpus(texts, settings.seed, doc2vec.TaggedDocument),
         dm=0,
         dbow_words=1,
         workers=1 if deterministic else workers or os.cpu_count() or 1,
         hashfxn=_stable_hash,
-        callbacks=() if progress is None else (_Epochs(progress, settings.epochs),),
         **arguments,
     )
+    corpus = _Corpus(texts, settings.seed, doc2vec.TaggedDocument)
+    model.build_vocab(corpus)
+    rates = np.linspace(settings.alpha, settings.min_alpha, settings.epochs + 1).tolist()
+    begun = 0 if keep is None else _restore(model, keep)
+    for epoch in range(begun, settings.epochs):
+        model.train(
+            corpus,
+            total_examples=model.corpus_count,
+            epochs=1,
+            start_alpha=rates[epoch],
+            end_alpha=rates[epoch + 1],
+        )
+        if keep is not None and epoch + 1 < settings.epochs:
+            _save(model, keep, epoch + 1)
+        if progress is not None:
+            progress(epoch + 1, settings.epochs)
     vectors: Vectors = np.array(model.dv.vectors, dtype=np.float32)
     return vectors
+
+
+def _learnt(model: Any) -> dict[str, NDArray[Any]]:
+    """All that training changes, apart from the random state."""
+    held = {"words": model.wv.vectors, "documents": model.dv.vectors}
+    return held | {name: getattr(model, name) for name in ("syn1", "syn1neg") if hasattr(model, name)}
+
+
+def _save(model: Any, file: Path, epochs: int) -> None:
+    _, keys, place, has_gauss, gauss = model.random.get_state()
+    meta = {"epochs": epochs, "random": [int(place), int(has_gauss), float(gauss)]}
+    sealed.write(file, meta, random=keys, **_learnt(model))
+
+
+def _restore(model: Any, file: Path) -> int:
+    """Put back what `_save` kept; the epochs it had, 0 where there is nothing that fits."""
+    try:
+        meta, arrays = sealed.read(file)
+    except DataError:  # not there, or broken
+        return 0
+    learnt = _learnt(model)
+    if any(name not in arrays or arrays[name].shape != array.shape for name, array in learnt.items()):
+        return 0
+    for name, array in learnt.items():
+        array[...] = arrays[name]
+    model.random.set_state(("MT19937", arrays["random"], *meta["random"]))
+    return int(meta["epochs"])
 
 
 @dataclass(frozen=True)
@@ -169,25 +217,6 @@ class _Corpus:
     def __iter__(self) -> Iterator[Any]:
         for i in numpy_generator(self.seed, "vectors/order").permutation(len(self.texts)).tolist():
             yield self.tagged(imdb.normalise(self.texts[i]).split(), [i])
-
-
-@dataclass
-class _Epochs:
-    """gensim's callback protocol, of which only the end of an epoch is told on."""
-
-    progress: Progress
-    epochs: int
-    done: int = 0
-
-    def on_train_begin(self, model: object) -> None: ...
-
-    def on_train_end(self, model: object) -> None: ...
-
-    def on_epoch_begin(self, model: object) -> None: ...
-
-    def on_epoch_end(self, model: object) -> None:
-        self.done += 1
-        self.progress(self.done, self.epochs)
 
 
 def _stable_hash(word: str) -> int:
