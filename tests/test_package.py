@@ -26,10 +26,14 @@ LEVELS = [
     {"record"},
     {"methods"},
     {"train"},
+    {"retrieval"},
     {"run"},
     {"figures", "recommendation"},
-    {"predict", "procedures", "report"},
+    {"predict", "procedures"},
+    {"suspects"},
+    {"report"},
     {"search"},
+    {"experiment"},
     {"cli"},
     {"__main__"},
 ]
@@ -38,8 +42,9 @@ LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
 PUBLIC = """
 AEL AGCE AUL Beta BinaryCriterion CCE Criterion Curve DM Emphasis Exponential Focal ForwardSymmetric GCE IMAE
 LinearCriterion MAE MSE Normal PHuber PerClass Product Recommendation Run SL Scaled Stats Sum Tapered TruncatedGCE
-Uniform Weighting __version__ authors emphasis_of emphasis_variance execute from_loss functional inspect integral
-is_bounded load_model margin parse potential potential_range recommend share symmetry_gap text unit unit_direction
+Uniform Weighting __version__ authors emphasis_of emphasis_variance execute find_suspects from_loss functional inspect
+integral is_bounded load_model margin parse potential potential_range recommend share symmetry_gap text unit
+unit_direction
 """
 
 

@@ -26,6 +26,7 @@ _HOME = {
     "reweigh.spec": "Run authors parse text",
     "reweigh.run": "execute",
     "reweigh.recommendation": "Recommendation recommend",
+    "reweigh.suspects": "find_suspects",
     "reweigh.train.model": "load_model",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from reweigh.spec import authors as authors
     from reweigh.spec import parse as parse
     from reweigh.spec import text as text
+    from reweigh.suspects import find_suspects as find_suspects
     from reweigh.train.model import load_model as load_model
     from reweigh.weighting import *  # noqa: F403
 

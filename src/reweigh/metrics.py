@@ -1,4 +1,4 @@
-"""Accuracy, per class too, and calibration."""
+"""Accuracy, per class too, calibration, and how well a score tells two kinds of examples apart."""
 
 from __future__ import annotations
 
@@ -58,3 +58,33 @@ def calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> fl
     which = (confidence * bins).long().clamp(0, bins - 1)
     gap = torch.zeros(bins, dtype=torch.float64, device=confidence.device).index_add_(0, which, right - confidence)
     return float(gap.abs().sum() / len(confidence))
+
+
+def auroc(score: Tensor, positive: Tensor) -> float:
+    """Area under the ROC curve: the chance that a positive example has the higher score, ties counting half.
+
+    NaN where one of the two kinds is missing.
+
+    >>> auroc(torch.tensor([0.9, 0.5, 0.5, 0.1]), torch.tensor([True, True, False, False]))
+    0.875
+    """
+    positive = positive.bool()
+    _, group, size = score.double().unique(return_inverse=True, return_counts=True)  # type: ignore[no-untyped-call]
+    rank = (size.cumsum(0).double() - (size.double() - 1) / 2)[group]
+    n = int(positive.sum())
+    pairs = n * (len(score) - n)
+    return (float(rank[positive].sum()) - n * (n + 1) / 2) / pairs if pairs else float("nan")
+
+
+def average_precision(score: Tensor, positive: Tensor) -> float:
+    """Σ (R_k - R_{k-1}) P_k over the falling thresholds k of a score, equal scores being one; NaN without a positive.
+
+    >>> average_precision(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([True, False, True]))
+    0.8333333333333333
+    """
+    if not bool(positive.any()):
+        return float("nan")
+    _, group, size = (-score.double()).unique(return_inverse=True, return_counts=True)  # type: ignore[no-untyped-call]
+    hits = torch.zeros(len(size), dtype=torch.float64, device=score.device).index_add_(0, group, positive.double())
+    precision = hits.cumsum(0) / size.cumsum(0)
+    return float((precision * hits).sum() / hits.sum())

@@ -10,7 +10,24 @@ import typer
 from typer.core import TyperGroup
 
 from reweigh import __version__
-from reweigh.cli import data, demo, edf, explore, predict, procedure, report, resume, runs, search, show, train
+from reweigh.cli import (
+    correct,
+    data,
+    demo,
+    edf,
+    explore,
+    predict,
+    procedure,
+    report,
+    resume,
+    retrieve,
+    runs,
+    search,
+    show,
+    suspects,
+    table,
+    train,
+)
 from reweigh.cli.failures import verdict
 from reweigh.cli.terminal import say
 
@@ -77,6 +94,7 @@ _add(demo.demo)
 _add(train.train)
 _add(resume.resume)
 _add(search.search)
+_add(table.table)
 app.add_typer(procedure.app, name="procedure")
 app.add_typer(runs.app, name="runs")
 _add(show.show)
@@ -85,6 +103,9 @@ _add(explore.explore)
 _add(report.report)
 app.add_typer(data.app, name="data")
 _add(predict.predict)
+_add(retrieve.retrieve)
+_add(suspects.suspects)
+_add(correct.correct)
 
 
 def main() -> None:

@@ -19,7 +19,12 @@ BATCH = 1024
 
 
 def training_probabilities(
-    run: Run, folder: Path, which: Literal["final", "best"] = "final", *, held_out: bool = False
+    run: Run,
+    folder: Path,
+    which: Literal["final", "best"] = "final",
+    *,
+    held_out: bool = False,
+    material: Material | None = None,
 ) -> NDArray[np.float64]:
     """(N, C) probabilities of the training examples, in their order, in evaluation mode and without augmentation.
 
@@ -27,9 +32,10 @@ def training_probabilities(
         run, folder: the finished run.
         which: of its models.
         held_out: the examples of the validation part too, after the others.
+        material: `gather(run)`, where it is at hand.
     """
     with machine(run):
-        material = gather(run)
+        material = material or gather(run)
         parts = [material.train]
         if held_out and material.validation is not None:
             parts.append(material.validation)

@@ -3,12 +3,13 @@
 from reweigh.record.archive import Unpacked, pack, unpack
 from reweigh.record.files import RecordError
 from reweigh.record.header import Header, environment, read_header
-from reweigh.record.record import Record, Summary, list_runs, read_p, read_result, read_rows, summarise
-from reweigh.record.rows import History
+from reweigh.record.record import Record, Summary, list_runs, read_margins, read_p, read_result, read_rows, summarise
+from reweigh.record.rows import History, Margins
 
 __all__ = [
     "Header",
     "History",
+    "Margins",
     "Record",
     "RecordError",
     "Summary",
@@ -17,6 +18,7 @@ __all__ = [
     "list_runs",
     "pack",
     "read_header",
+    "read_margins",
     "read_p",
     "read_result",
     "read_rows",

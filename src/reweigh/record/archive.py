@@ -26,6 +26,7 @@ FILES = (
     "run.json",
     "rows.jsonl",
     "p.f16",
+    "margins.bin",
     "model/model.json",
     "model/model.safetensors",
     "model/best.safetensors",

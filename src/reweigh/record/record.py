@@ -3,6 +3,7 @@
 run.json          the header
 rows.jsonl        one row per evaluation
 p.f16             p of every training example at every evaluation, if recorded
+margins.bin       the margin and the rival class of each, if recorded
 checkpoint.pt, checkpoint.previous.pt
 model/            the trained model
 result.json       the run is done
@@ -22,7 +23,18 @@ from numpy.typing import ArrayLike
 from reweigh.errors import DataError
 from reweigh.record.files import Lock, RecordError, append, cut, make_folder, plain, read_json, write_json
 from reweigh.record.header import Header, check_same, read_header
-from reweigh.record.rows import History, column_bytes, column_type, row_bytes, scan_history, scan_rows
+from reweigh.record.rows import (
+    History,
+    Margins,
+    column_bytes,
+    column_type,
+    margin_bytes,
+    margin_type,
+    row_bytes,
+    scan_history,
+    scan_margins,
+    scan_rows,
+)
 from reweigh.spec import Run
 
 State: TypeAlias = Literal["done", "resumable", "broken"]
@@ -67,13 +79,15 @@ class Record:
         return header
 
     def _keep(self, step: int, examples: int) -> None:
-        """Shorten both files to the whole evaluations up to `step`."""
+        """Shorten all files to the whole evaluations up to `step`."""
         found = scan_rows(self._rows)
         kept = [end for row, end in zip(*found, strict=True) if row["step"] <= step]
         self._last = found.rows[len(kept) - 1]["step"] if kept else -1
         cut(self._rows, kept[-1] if kept else 0)
         steps = scan_history(self._history, examples).steps
         cut(self._history, int((steps <= self._last).sum()) * column_type(examples).itemsize)
+        steps = scan_margins(self._margins, examples).steps
+        cut(self._margins, int((steps <= self._last).sum()) * margin_type(examples).itemsize)
 
     @property
     def _rows(self) -> Path:
@@ -84,21 +98,32 @@ class Record:
         return self.folder / "p.f16"
 
     @property
+    def _margins(self) -> Path:
+        return self.folder / "margins.bin"
+
+    @property
     def last_step(self) -> int:
         """The step of the last row, -1 where there is none."""
         return int(self._last)
 
     def rewind(self, step: int) -> None:
-        """Drop rows and columns of p after `step`: the run goes on from there and will measure them again."""
+        """Drop rows, p and margins after `step`: the run goes on from there and will measure them again."""
         self._keep(step, self.header.examples)
 
-    def append(self, row: Mapping[str, Any], p: ArrayLike | None = None) -> None:
-        """Add a row, and p of all training examples where it is recorded; both are on the disk on return."""
+    def append(
+        self,
+        row: Mapping[str, Any],
+        p: ArrayLike | None = None,
+        margins: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> None:
+        """Add a row, and of all training examples p, margins and rivals where recorded; on the disk on return."""
         line = row_bytes(dict(row))
         if row["step"] <= self._last:
             raise ValueError(f"step {row['step']} follows step {self._last}; steps rise (after a resume: rewind)")
         if p is not None:
             append(self._history, column_bytes(row["step"], p, self.header.examples))
+        if margins is not None:
+            append(self._margins, margin_bytes(row["step"], *margins, self.header.examples))
         append(self._rows, line)
         self._last = row["step"]
 
@@ -133,6 +158,11 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 def read_p(folder: Path) -> History:
     """p of every training example over time; no columns where it was not recorded."""
     return scan_history(folder / "p.f16", read_header(folder).examples)
+
+
+def read_margins(folder: Path) -> Margins:
+    """The margin and the rival of every training example over time; no columns where it was not recorded."""
+    return scan_margins(folder / "margins.bin", read_header(folder).examples)
 
 
 class Summary(NamedTuple):

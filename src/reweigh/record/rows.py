@@ -1,8 +1,10 @@
-"""rows.jsonl and p.f16: what was measured at each evaluation, appended and never rewritten.
+"""rows.jsonl, p.f16 and margins.bin: what was measured at each evaluation, appended and never rewritten.
 
 rows.jsonl    one JSON object per line, with an integer "step"; steps rise
 p.f16         one record per evaluation: the step as int64, then p of every training example as float16,
               little-endian, without gaps; the number of examples is in run.json
+margins.bin   one record per evaluation: the step as int64, then for every training example the logit of its label less
+              the largest other as float16, then which class that other is as uint16; all else as in p.f16
 
 A line or record that a killed process left unfinished at the end is not there, for readers and for writers alike.
 """
@@ -32,6 +34,22 @@ class History(NamedTuple):
 
     steps: NDArray[np.int64]
     p: NDArray[np.float16]
+
+
+class Margins(NamedTuple):
+    """The margin of every training example over time: steps (E,), margins (N, E) float16, rivals (N, E) uint16.
+
+    A rival is the class with the largest logit beside the label's, so that the predicted class is the label where the
+    margin is positive, else the rival.
+    """
+
+    steps: NDArray[np.int64]
+    margins: NDArray[np.float16]
+    rivals: NDArray[np.uint16]
+
+
+LARGEST_MARGIN = float(np.finfo(np.float16).max)
+MOST_CLASSES = 2**16
 
 
 def scan_rows(path: Path) -> Rows:
@@ -72,11 +90,14 @@ def column_type(examples: int) -> np.dtype[np.void]:
     return np.dtype([("step", "<i8"), ("p", "<f2", (examples,))])
 
 
+def margin_type(examples: int) -> np.dtype[np.void]:
+    """The layout of one record of margins.bin."""
+    return np.dtype([("step", "<i8"), ("margins", "<f2", (examples,)), ("rivals", "<u2", (examples,))])
+
+
 def column_bytes(step: int, p: ArrayLike, examples: int) -> bytes:
     """One record of p.f16; p is rounded to float16, NaN stays."""
-    values = np.asarray(p, dtype=np.float64)
-    if values.shape != (examples,):
-        raise ValueError(f"p has shape {values.shape}; expected ({examples},), one per training example")
+    values = _one_each("p", p, examples)
     if ((values < 0) | (values > 1)).any():
         raise ValueError("p must lie between 0 and 1")
     record = np.zeros(1, column_type(examples))
@@ -84,15 +105,42 @@ def column_bytes(step: int, p: ArrayLike, examples: int) -> bytes:
     return record.tobytes()
 
 
+def margin_bytes(step: int, margins: ArrayLike, rivals: ArrayLike, examples: int) -> bytes:
+    """One record of margins.bin; margins are rounded to float16, NaN stays, infinities become its largest number."""
+    classes = _one_each("rivals", rivals, examples)
+    if ((classes < 0) | (classes >= MOST_CLASSES)).any():
+        raise ValueError(f"rivals must be class ids below {MOST_CLASSES}")
+    record = np.zeros(1, margin_type(examples))
+    record["step"], record["rivals"] = step, classes
+    record["margins"] = np.clip(_one_each("margins", margins, examples), -LARGEST_MARGIN, LARGEST_MARGIN)
+    return record.tobytes()
+
+
+def _one_each(name: str, column: ArrayLike, examples: int) -> NDArray[np.float64]:
+    values = np.asarray(column, dtype=np.float64)
+    if values.shape != (examples,):
+        raise ValueError(f"{name} has shape {values.shape}; expected ({examples},), one per training example")
+    return values
+
+
 def scan_history(path: Path, examples: int) -> History:
     """All whole records of p.f16."""
-    layout = column_type(examples)
+    records = _scan(path, column_type(examples), examples)
+    return History(records["step"].astype(np.int64), records["p"].T)
+
+
+def scan_margins(path: Path, examples: int) -> Margins:
+    """All whole records of margins.bin."""
+    records = _scan(path, margin_type(examples), examples)
+    return Margins(records["step"].astype(np.int64), records["margins"].T, records["rivals"].T)
+
+
+def _scan(path: Path, layout: np.dtype[np.void], examples: int) -> NDArray[np.void]:
     try:
         count = path.stat().st_size // layout.itemsize if path.exists() else 0
         records = np.fromfile(path, layout, count) if count else np.zeros(0, layout)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    steps = records["step"].astype(np.int64)
-    if (np.diff(steps) <= 0).any():
+    if (np.diff(records["step"]) <= 0).any():
         raise DataError(f"{path}: the steps of its records do not rise; it does not hold {examples} examples each")
-    return History(steps, records["p"].T)
+    return records

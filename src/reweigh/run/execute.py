@@ -132,7 +132,7 @@ def _carry_out(
     held = material.validation
     validation = batches_of(run, held, material, device, order=None) if held is not None else None
     trusted = None
-    if held is not None and run.validation_labels == "clean":
+    if held is not None and run.validation > 0 and run.validation_labels == "clean":
         trusted = batches_of(run, held, material, device, order=order_of(run, held))
     taught = method_of(run, material, batches, trusted, net_of(run, material, device), ranks)
     method = taught.method
@@ -154,14 +154,14 @@ def _carry_out(
     size = 1024 if material.train.kind != "files" else 128
     given = torch.from_numpy(material.train.labels.copy())
     clean = None if material.clean is None else torch.from_numpy(material.clean.copy())
-    column: list[Tensor] = []  # p of every training example at the evaluation at hand
+    columns: list[Tensor] = []  # p, margin and rival of every training example at the evaluation at hand
     see = looking(speed, autocast, size, lambda: beat(progress.step))
 
     def evaluate(step: int) -> dict[str, Any]:
         if record is None:
             return {}
         seen = see(method.predictor, batches, lambda z, y, i: method.weights(z, y, i, step - 1))
-        column[:] = [seen.p]
+        columns[:] = [seen.p, seen.margin, seen.rival]
         row = training_row(seen, given, clean, material.dataset.num_classes)
         for name, part in (("test", test), ("validation", validation)):
             if part is not None:
@@ -213,7 +213,8 @@ def _carry_out(
         is_row = row is not None
         if row is not None and record is not None:
             row = finite(row)
-            record.append(row, column[0].numpy() if run.record_p else None)
+            p, margins, rivals = (column.numpy() for column in columns)
+            record.append(row, p if run.record_p else None, (margins, rivals) if run.record_margins else None)
             best.consider(row, method.predictor.state_dict())
         note = iteration.note if isinstance(iteration, Captured) else told
         yield Update(step, run.iterations, row=row or None, note=None if note == told else note)

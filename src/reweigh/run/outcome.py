@@ -92,7 +92,10 @@ def result_of(
         "final": final,
         "best": None if top is None else {"step": top["step"], "test_accuracy": top["test_accuracy"]},
         "holdout": material.dataset.holdout,
-        "kept": {"step": best.step, "by": "validation" if run.validation > 0 else material.dataset.holdout},
+        "kept": {
+            "step": best.step,
+            "by": "validation" if material.validation is not None else material.dataset.holdout,
+        },
     }
     if seen is not None:
         target = torch.from_numpy(material.dataset.test.labels.copy())

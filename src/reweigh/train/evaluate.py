@@ -19,12 +19,21 @@ MOST_CLASSES = 1000  # above this a row does not list every class
 
 
 class Seen(NamedTuple):
-    """What a net makes of a part: per example p of its label, the predicted class, its confidence, and a weight."""
+    """What a net makes of a part, per example.
+
+    Attributes:
+        p, cross_entropy: of its label.
+        predicted, confidence: the most probable class, and its probability.
+        margin, rival: the logit of its label less the largest other (Pleiss 2020), and the class of that other.
+        weight: w, where there is one.
+    """
 
     p: Tensor
     predicted: Tensor
     confidence: Tensor
     cross_entropy: Tensor
+    margin: Tensor
+    rival: Tensor
     weight: Tensor | None
 
 
@@ -57,7 +66,10 @@ def columns(logits: Tensor, batch: Batch, weigh: Weigh | None) -> tuple[Tensor, 
     """The numbers of a batch that are kept, in the order of `Seen`."""
     m = margin(logits, batch.target)
     top = logits.double().softmax(1).max(1)
-    kept = (m.sigmoid(), top.indices, top.values, -nn.functional.logsigmoid(m))
+    own = batch.target[:, None]
+    rival = logits.scatter(1, own, -math.inf).max(1)
+    lead = logits.gather(1, own)[:, 0].double() - rival.values.double()
+    kept = (m.sigmoid(), top.indices, top.values, -nn.functional.logsigmoid(m), lead, rival.indices)
     weight = None if weigh is None else weigh(logits, batch.target, batch.index)
     return kept if weight is None else (*kept, weight.double())
 
@@ -65,7 +77,8 @@ def columns(logits: Tensor, batch: Batch, weigh: Weigh | None) -> tuple[Tensor, 
 def seen_of(found: list[tuple[Tensor, ...]]) -> Seen:
     """The columns of all batches, joined, on the CPU."""
     joined = [torch.cat(parts).cpu() for parts in zip(*found, strict=True)]
-    return Seen(joined[0], joined[1], joined[2], joined[3], joined[4] if len(joined) > 4 else None)
+    p, predicted, confidence, cross_entropy, lead, rival = joined[:6]
+    return Seen(p, predicted, confidence, cross_entropy, lead, rival, joined[6] if len(joined) > 6 else None)
 
 
 def holdout_row(seen: Seen, target: Tensor, prefix: str) -> dict[str, float]:

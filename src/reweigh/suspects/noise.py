@@ -1,0 +1,97 @@
+"""How many labels are wrong, and which mistakes are made: the confident joint, with bootstrap intervals.
+
+With t_j the mean probability of class j among the examples labelled j, an example is counted as truly j if
+p_j >= t_j (the most probable such j); examples without one are not counted (Northcutt 2021). Counts of given label i
+and true class j are scaled so that the rows have as many examples as there are labels i. Then
+
+    rate = share of examples with j != i,    T[j, i] = P(given i | true j)
+
+Thresholds by class make it indifferent to a model that is less sure of some classes, as of rare ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reweigh.streams import numpy_generator
+from reweigh.suspects.table import NoiseEstimate
+
+Joint = NDArray[np.float64]
+LEVEL = 0.95
+_SLACK = 1e-6  # a model that is always sure reaches its own mean, whatever the rounding
+
+
+def confident_classes(labels: NDArray[np.int64], pred_probs: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
+    """(N,) the class that each example is confidently of, -1 where there is none."""
+    num_classes = pred_probs.shape[1]
+    count = np.bincount(labels, minlength=num_classes)
+    total = np.bincount(labels, pred_probs[np.arange(len(labels)), labels], minlength=num_classes)
+    thresholds = np.where(count > 0, total / np.maximum(count, 1), np.inf) - _SLACK
+    above = np.where(pred_probs >= thresholds, pred_probs, -1.0)
+    found: NDArray[np.int64] = above.argmax(axis=1)
+    return np.where(above[np.arange(len(labels)), found] >= 0, found, -1)
+
+
+def joint_of(labels: NDArray[np.int64], classes: NDArray[np.int64], num_classes: int) -> Joint:
+    """(C, C) estimated P(given, true): the counts, each row scaled to the share of that label.
+
+    A label without any confident example is taken as right.
+    """
+    sure = classes >= 0
+    cells = labels[sure] * num_classes + classes[sure]
+    counts = np.bincount(cells, minlength=num_classes**2).reshape(num_classes, num_classes).astype(np.float64)
+    rows = counts.sum(axis=1, keepdims=True)
+    shares = np.where(rows > 0, counts / np.maximum(rows, 1), np.eye(num_classes))
+    joint: Joint = shares * np.bincount(labels, minlength=num_classes)[:, None] / len(labels)
+    return joint
+
+
+def estimate_noise(
+    labels: NDArray[np.int64], pred_probs: NDArray[np.floating[Any]], *, seed: int = 0, bootstrap: int = 100
+) -> NoiseEstimate:
+    """The noise rate and the transition matrix, with 95 % intervals over examples drawn again with replacement.
+
+    The intervals tell what another sample of the same size would have given; they know nothing of what the model gets
+    wrong, so a model that has learned the wrong labels by heart gives a low rate and a narrow interval.
+
+    Args:
+        labels: (N,) given.
+        pred_probs: (N, C), out of fold, or of a model that resists noise.
+        seed: of the bootstrap; the stream is "bootstrap".
+        bootstrap: how often.
+
+    >>> labels = np.array([0, 0, 0, 1, 1, 1, 1, 1])
+    >>> sure = np.array([0, 0, 0, 1, 1, 1, 1, 0])
+    >>> found = estimate_noise(labels, np.where(np.arange(2) == sure[:, None], 0.9, 0.1))
+    >>> found.rate, found.transition
+    (0.125, array([[0.75, 0.25],
+           [0.  , 1.  ]]))
+    """
+    if bootstrap < 1:
+        raise ValueError(f"bootstrap must be 1 or more, not {bootstrap}")
+    num_classes = pred_probs.shape[1]
+    joint = joint_of(labels, confident_classes(labels, pred_probs), num_classes)
+    rng = numpy_generator(seed, "bootstrap")
+    rates, matrices = np.empty(bootstrap), np.empty((bootstrap, num_classes, num_classes))
+    for b in range(bootstrap):
+        again = rng.integers(0, len(labels), len(labels))
+        drawn = joint_of(labels[again], confident_classes(labels[again], pred_probs[again]), num_classes)
+        rates[b], matrices[b] = rate_of(drawn), transition_of(drawn)
+    ends = (1 - LEVEL) / 2, (1 + LEVEL) / 2
+    low, high = np.quantile(rates, ends)
+    matrix_low, matrix_high = np.quantile(matrices, ends, axis=0)
+    return NoiseEstimate(rate_of(joint), float(low), float(high), transition_of(joint), matrix_low, matrix_high)
+
+
+def rate_of(joint: Joint) -> float:
+    """The share of wrong labels."""
+    return float(max(0.0, 1.0 - joint.trace()))
+
+
+def transition_of(joint: Joint) -> NDArray[np.float64]:
+    """T[true, given]; a class that no example seems to be of stays itself."""
+    true = joint.sum(axis=0)[:, None]
+    return np.where(true > 0, joint.T / np.where(true > 0, true, 1.0), np.eye(len(joint)))

@@ -1,0 +1,73 @@
+"""What each training example is called: its file, the beginning of its text, its line in a table, or its row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reweigh.data import npz
+from reweigh.data.dataset import NOISY_HOLDOUT, Dataset
+from reweigh.data.registry import NAMES, TABLES
+from reweigh.data.source.columns import Table, read
+from reweigh.data.source.images import Files
+from reweigh.data.split import noisy_holdout
+from reweigh.run.material import Material, load
+from reweigh.spec import Run
+
+LENGTH = 200  # characters of a text
+
+
+def sources_of(run: Run, material: Material) -> tuple[str, ...]:
+    """A name for every example of `material.train`, in its order.
+
+    Files by their path; texts by their beginning; rows of a user's table by the line (or, in Parquet, the row) that
+    they have in the file; anything else by the row, counted from 0, of the array or the data set's training part.
+    """
+    rows = cast("NDArray[np.int64]", material.rows)
+    is_folder = run.data not in NAMES and Path(run.data).is_dir()
+    dataset = load(replace(run, image_size=None)) if is_folder else load(run)
+    inputs = dataset.train.inputs
+    if isinstance(inputs, Files):
+        return tuple(_printable(str(inputs.root / inputs.names[i])) for i in rows.tolist())
+    if isinstance(inputs, tuple):
+        return tuple(excerpt(inputs[i]) or str(i) for i in rows.tolist())
+    if run.data in NAMES:
+        return tuple(map(str, rows.tolist()))
+    if Path(run.data).suffix.lower() in TABLES:
+        table = read(Path(run.data))
+        return tuple(map(table.place, _in_file(dataset, _labels(table, run, dataset))[rows].tolist()))
+    arrays = npz.read(Path(run.data))
+    labels = next(arrays[y] for x, y, *_ in npz.KEYS if x in arrays and y in arrays)
+    return tuple(map(str, _in_file(dataset, labels.reshape(-1).astype(np.int64))[rows].tolist()))
+
+
+def excerpt(text: str, length: int = LENGTH) -> str:
+    """The beginning of a text on one line.
+
+    >>> excerpt("A film\\nabout nothing at all", 12)
+    'A film about…'
+    """
+    words = " ".join(_printable(text[: 4 * length]).split())
+    return words if len(words) <= length else f"{words[:length].rstrip()}…"
+
+
+def _in_file(dataset: Dataset, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of the file that became the training part: all, or what was left when the noisy hold-out was split off."""
+    if dataset.holdout != NOISY_HOLDOUT:
+        return np.arange(len(dataset.train))
+    return noisy_holdout(dataset.name, labels)[0]
+
+
+def _labels(table: Table, run: Run, dataset: Dataset) -> NDArray[np.int64]:
+    number = {name: k for k, name in enumerate(dataset.class_names)}
+    values = table.strings(run.label_column or "label")
+    return np.array([number[value.strip()] for value in values], dtype=np.int64)
+
+
+def _printable(text: str) -> str:
+    """The text without what a UTF-8 file cannot hold, or its readers refuse."""
+    return text.encode("utf-8", "replace").decode().replace("\0", " ")

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reweigh.suspects import read_csv
+
+SMALL = ["--net", "mlp-8", "--iterations", "40", "--evaluate-every", "10", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def recorded(reweigh, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of runs with one that `reweigh suspects digits` has trained; not to be changed."""
+    root = tmp_path_factory.mktemp("suspects") / "runs"
+    ended = reweigh("suspects", "digits", *SMALL, "--noise", "symmetric", "--rate", "0.3", "--runs", root)
+    assert ended.code == 0, ended.stderr
+    assert "test accuracy" in ended.stderr, "progress"
+    return root
+
+
+def test_data_are_trained_on_and_the_worst_are_shown(reweigh, recorded: Path) -> None:
+    line = ["suspects", "digits", *SMALL, "--noise", "symmetric", "--rate", "0.3", "--runs", recorded]
+    ended = reweigh(*line)
+    assert ended.code == 0
+    assert "test accuracy" not in ended.stderr, "a finished run is not trained again"
+    shown = ended.stdout.splitlines()
+    assert shown[1].split() == ["example", "given", "suggested", "issue", "index", "score"]
+    assert len(shown) == 2 + 10 + 3
+    assert "of 1,200 labels called wrong, by 1 - mean share against the strongest other class over 4" in shown[-3]
+    assert "estimated share of wrong labels: " in shown[-2]
+    assert "95 % interval" in shown[-2]
+    assert "AUROC 0." in shown[-1]
+
+
+@pytest.mark.parametrize("method", ["final-p", "mean-p", "duel", "aum", "mixture"])
+def test_a_run_by_its_hash_in_json_and_csv(reweigh, recorded: Path, method: str, tmp_path: Path) -> None:
+    (folder,) = recorded.glob("digits-*")
+    file = tmp_path / "new" / "suspects.csv"
+    found = reweigh(
+        "suspects", folder.name[-12:-6], "--runs", recorded, "--method", method, "--json", "-o", file, "--seed", 5
+    ).json
+    assert found["run"] == str(folder)
+    assert found["examples"] == 1200
+    assert 0.5 < found["truth"]["auroc"] <= 1
+    assert found["noise"]["low"] <= found["noise"]["rate"] <= found["noise"]["high"]
+    assert len(found["noise"]["transition"]) == 10
+    written = read_csv(file, tuple("0123456789"))
+    assert len(written) == 1200
+    assert int(written.issue.sum()) == found["issues"]
+    assert [str(k) for k in written.given[:10]] == [worst["given"] for worst in found["worst"]]
+    with file.open(newline="") as opened:
+        assert next(csv.DictReader(opened))["how"] == found["how"]
+
+
+def test_out_of_fold_and_threshold_samples_train_more(reweigh, recorded: Path, tmp_path: Path) -> None:
+    shutil.copytree(recorded, tmp_path / "runs")
+    (folder,) = (tmp_path / "runs").glob("digits-*")
+    found = reweigh("suspects", folder, "--folds", 2, "--json", "--runs", tmp_path / "runs").json
+    assert "out of 2 folds" in found["how"]
+    found = reweigh("suspects", folder, "--threshold-samples", "--json", "--runs", tmp_path / "runs").json
+    assert "threshold samples" in found["how"]
+    assert len(list((tmp_path / "runs").glob("digits-*"))) == 1 + 2 + 2
+
+
+def test_a_file_is_told_of(reweigh, recorded: Path, tmp_path: Path) -> None:
+    (folder,) = recorded.glob("digits-*")
+    ended = reweigh("suspects", folder, "-o", tmp_path / "s.csv", "--page", tmp_path / "s.html")
+    assert ended.stdout.splitlines()[-2] == f"{tmp_path / 's.csv'}: 1200 examples, the most suspicious first"
+    assert ended.stdout.splitlines()[-1].startswith(f"{tmp_path / 's.html'}: look at the worst of them")
+    assert (tmp_path / "s.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["nothing"], 3, "nothing: no such run, neither as a folder nor by name or hash"),
+        (["nothing"], 3, "nor is it data: a name of reweigh data list, a folder, or a file"),
+        (["RUN", "--net", "linear"], 2, "--net has no effect on a run that is there"),
+        (["RUN", "--method", "best"], 2, "--method is 'best'; expected one of auto, final-p"),
+        (["RUN", "--method", "duel", "--folds", "3"], 2, "method is 'duel'; out of fold there is final-p or mixture"),
+        (["digits", "--net", "resnet65"], 2, "no net is called 'resnet65'"),
+        (["digits", "--lr", "0"], 2, "lr is 0.0; expected a number in (0"),
+    ],
+)
+def test_one_sentence_for_what_is_wrong(
+    reweigh, recorded: Path, arguments: list[str], code: int, told: str, tmp_path: Path
+) -> None:
+    (folder,) = recorded.glob("digits-*")
+    line = [str(folder) if argument == "RUN" else argument for argument in arguments]
+    ended = reweigh("suspects", *line, "--runs", tmp_path)
+    assert ended.code == code
+    assert told in ended.stderr

@@ -1,0 +1,166 @@
+"""Corrected labels, where they lie, and what is trained on them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reweigh.procedures import read_journal
+from reweigh.record import read_header
+from reweigh.run import execute
+from reweigh.run.material import gather
+from reweigh.spec import Run
+from reweigh.suspects.correct import Corrected, apply
+from reweigh.suspects.correction import Correction, write_correction
+from reweigh.suspects.decisions import Decision
+from reweigh.suspects.retrain import retrain
+
+DIGITS = Run(
+    data="digits", net="mlp-16", weighting="CCE", noise="symmetric", rate=0.4, iterations=40, evaluate_every=20,
+    device="cpu",
+)  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.data())
+def test_every_change_is_in_the_log_and_nothing_else_changes(labels: list[int], data: st.DataObject) -> None:
+    before = np.array(labels)
+    before.flags.writeable = False
+    decisions = [
+        Decision(i, labels[i], kind, data.draw(st.integers(0, 3)) if kind == "fix" else labels[i])
+        for i in data.draw(st.sets(st.integers(1, len(labels) - 1)))
+        for kind in [data.draw(st.sampled_from(["keep", "fix", "drop"]))]
+    ]
+    done = apply(before, decisions)
+    again = before.copy()
+    for change in done.changes:
+        assert before[change.index] == change.before != change.after
+        if change.after is not None:
+            again[change.index] = change.after
+    np.testing.assert_array_equal(done.labels, again)
+    assert {c.index for c in done.changes if c.after is None} == set(np.flatnonzero(~done.keep).tolist())
+    assert [c.index for c in done.changes] == sorted(c.index for c in done.changes)
+    assert apply(before, []).changes == ()
+
+
+@pytest.mark.parametrize(
+    ("decisions", "told"),
+    [
+        ([Decision(3, 0, "keep", 0)], "index 3 is out of range for 3 labels"),
+        ([Decision(0, 1, "keep", 1)], "example 0 has the label 0, not 1"),
+        ([Decision(0, 0, "keep", 0), Decision(0, 0, "drop", 0)], "index 0 is decided on twice"),
+        ([Decision(i, 0, "drop", 0) for i in range(3)], "all 3 examples are dropped"),
+    ],
+)
+def test_decisions_about_other_labels_are_refused(decisions: list[Decision], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        apply(np.zeros(3, np.int64), decisions)
+
+
+def fix_and_drop(run: Run, fixes: int, drops: int) -> Corrected:
+    """The first wrong labels put right, and the next ones left out."""
+    material = gather(run)
+    labels, clean = material.train.labels, material.clean
+    assert clean is not None
+    wrong = np.flatnonzero(labels != clean)[: fixes + drops].tolist()
+    made = [Decision(i, int(labels[i]), "fix", int(clean[i])) for i in wrong[:fixes]]
+    made += [Decision(i, int(labels[i]), "drop", int(labels[i])) for i in wrong[fixes:]]
+    return apply(labels, made)
+
+
+def write(folder: Path, run: Run, corrected: Corrected) -> Correction:
+    sources = [f"row {i}" for i in range(len(corrected.labels))]
+    return write_correction(folder, corrected, run, gather(run), sources=sources, made_from="decisions.csv")
+
+
+@pytest.mark.parametrize("imbalance", [None, "long_tail(5)"])
+def test_a_run_on_the_correction_has_the_new_labels_and_not_the_dropped_examples(
+    tmp_path: Path, imbalance: str | None
+) -> None:
+    run = replace(DIGITS, imbalance=imbalance)
+    before, corrected = gather(run), fix_and_drop(run, 30, 20)
+    correction = write(tmp_path / "corrected", run, corrected)
+    assert (correction.fixed, correction.dropped) == (30, 20)
+    after = gather(correction.corrected(run))
+    np.testing.assert_array_equal(after.train.labels, corrected.labels[corrected.keep])
+    np.testing.assert_array_equal(after.train.inputs, np.asarray(before.train.inputs)[corrected.keep])
+    assert after.corruption is not None
+    assert before.corruption is not None
+    assert after.corruption.counts.sum() == len(before.train) - 20
+    assert after.corruption.flipped.sum() == before.corruption.flipped.sum() - 50
+    same = correction.corrected(run)
+    assert replace(same, noise=run.noise, rate=run.rate, imbalance=imbalance, data_hash=None) == run
+
+
+def test_without_drops_there_is_no_mask_and_the_run_keeps_its_imbalance(tmp_path: Path) -> None:
+    run = replace(DIGITS, imbalance="long_tail(5)")
+    correction = write(tmp_path / "corrected", run, fix_and_drop(run, 10, 0))
+    assert correction.kept is None
+    assert correction.corrected(run).imbalance == run.imbalance
+    assert len(list((tmp_path / "corrected").iterdir())) == 3
+
+
+def test_the_folder_holds_a_log_and_is_never_overwritten(tmp_path: Path) -> None:
+    corrected = fix_and_drop(DIGITS, 3, 2)
+    folder = tmp_path / "deep" / "corrected"
+    first = write(folder, DIGITS, corrected)
+    rows = list(csv.DictReader((folder / "changes.csv").read_text().splitlines()))
+    assert len(rows) == 5
+    assert rows[0].keys() == {"index", "source", "before", "after", "why"}
+    assert rows[0]["source"] == f"row {rows[0]['index']}"
+    assert [row["after"] for row in rows].count("") == 2
+    told = json.loads((folder / "correction.json").read_text())
+    assert told["made_from"] == "decisions.csv"
+    assert told["run"]["data"] == "digits"
+    assert write(folder, DIGITS, corrected) == first  # the same once more is nothing new
+    with pytest.raises(ValueError, match="holds another correction, which stays as it is"):
+        write(folder, DIGITS, fix_and_drop(DIGITS, 4, 2))
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.png").touch()
+    with pytest.raises(ValueError, match="is not empty and holds no correction"):
+        write(tmp_path / "photos", DIGITS, corrected)
+
+
+@pytest.mark.parametrize("change", [{"validation": 0.2}, {"fold": "1/3"}, {"threshold_set": 0}])
+def test_a_run_whose_part_depends_on_its_labels_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    run = replace(DIGITS, **change)
+    corrected = Corrected(np.zeros(1200, np.int64), np.ones(1200, bool), ())
+    with pytest.raises(ValueError, match="correction goes without"):
+        write_correction(tmp_path / "c", corrected, run, gather(DIGITS), sources=(), made_from="")
+
+
+def test_other_data_are_refused(tmp_path: Path) -> None:
+    correction = write(tmp_path / "corrected", DIGITS, fix_and_drop(DIGITS, 1, 1))
+    other = replace(correction, data_hash="0" * 64)
+    with pytest.raises(ValueError, match="the run asks for 000000000000"):
+        gather(other.corrected(DIGITS))
+
+
+def test_both_models_are_reported_and_nothing_is_trained_twice(tmp_path: Path) -> None:
+    correction = write(tmp_path / "corrected", DIGITS, fix_and_drop(DIGITS, 400, 20))
+    carried: list[Run] = []
+
+    def carry_out(run: Run, root: Path) -> Path:
+        carried.append(run)
+        return execute(run, root)
+
+    folder = retrain(DIGITS, tmp_path / "runs", correction, carry_out=carry_out)
+    account = read_journal(folder)
+    assert account.procedure == "correction"
+    assert [role for role, _ in account.runs] == ["before", "after"]
+    assert account.result is not None
+    before, after = account.result["before"], account.result["after"]
+    assert (before["examples"], after["examples"]) == (1200, 1180)
+    assert before["wrong_labels"] == pytest.approx(0.4, abs=0.01)
+    assert after["wrong_labels"] < 0.06
+    assert before["holdout"] == after["holdout"] == "test"
+    assert 0 < before["final"] <= before["best"] <= 1
+    assert read_header(tmp_path / "runs" / account.runs[1][1]).examples == 1180
+    assert retrain(DIGITS, tmp_path / "runs", correction, carry_out=carry_out) == folder
+    assert len(carried) == 2

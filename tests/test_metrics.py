@@ -1,0 +1,32 @@
+"""AUROC and average precision against scikit-learn's, ties included."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from reweigh.metrics import auroc, average_precision
+
+SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]) | st.floats(-1, 1)
+EXAMPLES = st.lists(st.tuples(SCORES, st.booleans()), min_size=2)
+
+
+@given(EXAMPLES.filter(lambda rows: len({positive for _, positive in rows}) == 2))
+def test_both_agree_with_scikit_learn(rows: list[tuple[float, bool]]) -> None:
+    score, positive = (np.array(column) for column in zip(*rows, strict=True))
+    mine = torch.from_numpy(score), torch.from_numpy(positive)
+    np.testing.assert_allclose(auroc(*mine), roc_auc_score(positive, score), atol=1e-12)
+    np.testing.assert_allclose(average_precision(*mine), average_precision_score(positive, score), atol=1e-12)
+
+
+def test_one_kind_alone_has_no_area() -> None:
+    score = torch.tensor([0.1, 0.2])
+    assert math.isnan(auroc(score, torch.tensor([True, True])))
+    assert math.isnan(auroc(score, torch.tensor([False, False])))
+    assert math.isnan(average_precision(score, torch.tensor([False, False])))
+    assert average_precision(score, torch.tensor([True, True])) == 1
