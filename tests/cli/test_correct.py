@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,12 @@ def listed(folder: Path) -> Suspects:
         method="by an oracle",
         noise=None,
     )
+
+
+@pytest.fixture(scope="module")
+def finished(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of its own: retraining puts runs beside it."""
+    return Path(shutil.copytree(finished, tmp_path_factory.mktemp("own") / finished.name))
 
 
 @pytest.fixture(scope="module")

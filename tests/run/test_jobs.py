@@ -108,7 +108,8 @@ def test_a_killed_process_is_reported(tmp_path: Path) -> None:
         for child in multiprocessing.active_children():
             child.kill()
 
-    outcomes = execute_many([replace(RUN, iterations=20_000, evaluate_every=10_000)], tmp_path, watch=watch)
+    runs = [replace(RUN, iterations=20_000, evaluate_every=10_000)]
+    outcomes = execute_many(runs, tmp_path, jobs=2, watch=watch)
     assert "ended with code -9" in str(outcomes[0].error)
     assert summarise(outcomes[0].folder).state == "resumable"
 
