@@ -30,14 +30,14 @@ def provenance(commit: str | None = None) -> dict[str, object]:
 
 
 def head() -> str:
-    """The commit checked out, with a word where files differ from it."""
+    """The commit checked out, with a word where files other than results differ from it."""
 
     def git(*arguments: str) -> str | None:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stdout.strip() if done.returncode == 0 else None
 
-    commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--", "../src", ".")
+    commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--", "../src", ".", ":!results")
     return "unknown" if commit is None else commit + ("-dirty" if changes else "")
 
 
