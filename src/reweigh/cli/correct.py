@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.cli.engine import carry_out, every_row
-from reweigh.cli.find import find_run
+from reweigh.cli.find import find_run_or_data
 from reweigh.cli.options import Json, RunsRoot, with_fields
 from reweigh.cli.progress import progress
 from reweigh.cli.stop import Stop
@@ -95,27 +95,15 @@ def correct(
 
 def _run_of(source: str, root: Path, fields: dict[str, Any]) -> tuple[Run, Path]:
     """The run that `source` means, or that suspects are found with where it is data; and where it lies."""
-    from reweigh.data.registry import NAMES
     from reweigh.record import read_header
-    from reweigh.suspects import default_run
 
-    is_run = any((folder / "run.json").is_file() for folder in (Path(source), root / source))
-    if not is_run and (source in NAMES or Path(source).exists()):
-        try:
-            return default_run(source, fields), root
-        except TypeError as error:  # a value of the wrong type is a wrong value, on a command line
-            raise ValueError(str(error)) from error
-    try:
-        folder = find_run(source, root)
-    except DataError as error:
-        raise DataError(f"{error}; nor is it data: a name of reweigh data list, a folder, or a file") from error
-    if fields:
-        name = next(iter(fields)).replace("_", "-")
-        raise ValueError(f"--{name} has no effect on a run that is there; give its data instead")
-    run = read_header(folder).run
-    if folder.resolve().name != run.folder_name():
-        raise DataError(f"{folder}: was renamed; its run is called {run.folder_name()}")
-    return run, folder.parent
+    found = find_run_or_data(source, root, fields)
+    if isinstance(found, Run):
+        return found, root
+    run = read_header(found).run
+    if found.resolve().name != run.folder_name():
+        raise DataError(f"{found}: was renamed; its run is called {run.folder_name()}")
+    return run, found.parent
 
 
 def _decisions(

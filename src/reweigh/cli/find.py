@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from reweigh.errors import DataError
+from reweigh.spec import Run
 
 
 def find_run(name: str, root: Path) -> Path:
@@ -21,6 +24,30 @@ def find_run(name: str, root: Path) -> Path:
     if found:
         raise ValueError(f"{len(found)} runs in {root} have a hash that begins with {name!r}: give more of it")
     raise DataError(f"{name}: no such run, neither as a folder nor by name or hash in {root} ({len(near)} runs)")
+
+
+def find_run_or_data(source: str, root: Path, fields: Mapping[str, Any], anyway: Iterable[str] = ()) -> Path | Run:
+    """The folder of the run that `source` means; where it is data, the run to find suspects in it with.
+
+    Fields are for data; a run that is there takes only those named in `anyway`.
+    """
+    from reweigh.data.registry import NAMES
+    from reweigh.suspects import default_run
+
+    is_run = any((folder / "run.json").is_file() for folder in (Path(source), root / source))
+    if not is_run and (source in NAMES or Path(source).exists()):
+        try:
+            return default_run(source, dict(fields))
+        except TypeError as error:  # a value of the wrong type is a wrong value, on a command line
+            raise ValueError(str(error)) from error
+    try:
+        folder = find_run(source, root)
+    except DataError as error:
+        raise DataError(f"{error}; nor is it data: a name of reweigh data list, a folder, or a file") from error
+    for name in fields:
+        if name not in anyway:
+            raise ValueError(f"--{name.replace('_', '-')} has no effect on a run that is there; give its data instead")
+    return folder
 
 
 def find_model(name: str, root: Path) -> Path:

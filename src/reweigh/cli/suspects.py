@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.cli.engine import carry_out, every_row
-from reweigh.cli.find import find_run
+from reweigh.cli.find import find_run_or_data
 from reweigh.cli.options import Json, RunsRoot, with_fields
 from reweigh.cli.progress import progress
 from reweigh.cli.stop import Stop
 from reweigh.cli.terminal import console, print_json, say, table
-from reweigh.errors import DataError
 from reweigh.spec import Run, describe
 
 if TYPE_CHECKING:
     from reweigh.suspects import Found, Suspects
-    from reweigh.suspects.evidence import CarryOut
 
 SHOWN = 10
 WIDTH = 60  # of a source in the table on the terminal
@@ -65,7 +63,8 @@ def suspects(
                 say(run.folder_name())
             return carry_out(run, root, stop, every_row(tell))
 
-        folder = _run_of(source, runs, fields, train)
+        made = find_run_or_data(source, runs, fields, anyway=("seed",))
+        folder = train(made, runs) if isinstance(made, Run) else made
         found = suspects_of(
             folder, method=method, folds=folds, threshold_samples=threshold_samples, seed=seed, carry_out=train
         )
@@ -92,28 +91,6 @@ def _write_page(path: Path, folder: Path, found: Suspects) -> None:
     content = page_of_run(read_header(folder).run, found).encode()
     make_folder(path.parent)
     replace_file(path, lambda file: file.write(content))
-
-
-def _run_of(source: str, root: Path, fields: dict[str, Any], train: CarryOut) -> Path:
-    """The finished run that `source` means, or that is trained on it."""
-    from reweigh.data.registry import NAMES
-    from reweigh.suspects import default_run
-
-    is_run = any((folder / "run.json").is_file() for folder in (Path(source), root / source))
-    if not is_run and (source in NAMES or Path(source).exists()):
-        try:
-            run = default_run(source, fields)
-        except TypeError as error:  # a value of the wrong type is a wrong value, on a command line
-            raise ValueError(str(error)) from error
-        return train(run, root)
-    try:
-        folder = find_run(source, root)
-    except DataError as error:
-        raise DataError(f"{error}; nor is it data: a name of reweigh data list, a folder, or a file") from error
-    for name in fields:
-        if name != "seed":
-            raise ValueError(f"--{name.replace('_', '-')} has no effect on a run that is there; give data to train on")
-    return folder
 
 
 def _as_mapping(found: Found) -> dict[str, Any]:
