@@ -8,9 +8,9 @@ import pytest
 
 from reweigh.cli.failures import BAD_DATA, FAILED, INTERRUPTED, EndedError
 from reweigh.cli.several import Ended, failed, report_together
-from reweigh.cli.train import read_seeds
 from reweigh.errors import DataError
 from reweigh.record import read_rows, summarise
+from reweigh.spec import read_seeds
 
 LINE = "train --data digits --net mlp-8 --weighting CCE --iterations 8 --batch-size 32 --evaluate-every 4 --device cpu"
 
@@ -35,8 +35,8 @@ def test_the_table_has_mean_and_spread(reweigh, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--seeds", "0-x"], "'0-x' is no seed"),
-        (["--seeds", "3-1"], "there is no seed in it"),
+        (["--seeds", "0-x"], "'0-x' is none"),
+        (["--seeds", "3-1"], "'3-1' is none"),
         (["--seeds", "0,1", "--seed", "2"], "either --seed or --seeds"),
         (["--jobs", "2"], "--jobs 2 is for several runs"),
         (["--jobs", "0", "--seeds", "0,1"], "--jobs"),
@@ -50,7 +50,7 @@ def test_wrong_words(reweigh, tmp_path: Path, words: list[str], told: str) -> No
 
 
 def test_a_seed_is_taken_once() -> None:
-    assert read_seeds("2,0-2") == [2, 0, 1]
+    assert read_seeds("2,0-2") == (2, 0, 1)
 
 
 @pytest.mark.parametrize(

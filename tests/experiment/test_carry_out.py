@@ -11,10 +11,10 @@ from reweigh.experiment import Cell, Experiment, Procedure
 from reweigh.experiment.carry_out import carry_out, gather_findings, within
 from reweigh.experiment.plan import decide, tasks
 from reweigh.experiment.protocols import search_beta
-from reweigh.experiment.session import Asked, choose, results, seeds_of, sit, steps
+from reweigh.experiment.session import Asked, choose, results, sit, steps
 from reweigh.experiment.table import entries
 from reweigh.record import list_runs
-from reweigh.spec import Run
+from reweigh.spec import Run, read_seeds
 
 Make = Callable[..., Run]
 
@@ -174,4 +174,4 @@ def test_what_is_asked_for_is_checked(tmp_path: Path) -> None:
         choose(several, Asked(tmp_path, save=tmp_path / "all.json"))
     for text in ("", "1;2", "-1"):
         with pytest.raises(ValueError, match="seeds are"):
-            seeds_of(text)
+            read_seeds(text)

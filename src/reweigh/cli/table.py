@@ -16,7 +16,7 @@ from reweigh.cli.progress import Tell, progress
 from reweigh.cli.stop import Stop
 from reweigh.cli.terminal import console, print_json, say
 from reweigh.cli.terminal import table as grid
-from reweigh.spec import Run
+from reweigh.spec import Run, read_seeds
 
 if TYPE_CHECKING:
     from reweigh.experiment.carry_out import Ended
@@ -88,14 +88,14 @@ def table(
     Example: reweigh table experiments/cifar10_headline.py --only "lr 0.1" --seeds 0,1,2 --jobs 4
     """
     from reweigh.experiment.load import load
-    from reweigh.experiment.session import Asked, choose, clock, seeds_of
+    from reweigh.experiment.session import Asked, choose, clock
 
     where = {"device": device, "data_root": data_root, "init_file": init_file, "workers": workers}
     fields = {key: value for key, value in (where | {"precision": precision}).items() if value is not None}
     asked = Asked(
         runs=runs,
         only=only,
-        seeds=None if seeds is None else seeds_of(seeds),
+        seeds=None if seeds is None else read_seeds(seeds),
         fields=fields | ({"deterministic": True} if deterministic else {}),
         quick=quick,
         jobs=jobs,

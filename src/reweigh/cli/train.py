@@ -12,7 +12,7 @@ from reweigh.cli.engine import carry_out_alone, report
 from reweigh.cli.options import Capture, Compile, Jobs, Json, Kernels, RunsRoot, with_fields
 from reweigh.cli.several import carry_out_together, report_together
 from reweigh.cli.terminal import say
-from reweigh.spec import Run, authors, describe, parse, text
+from reweigh.spec import Run, authors, describe, parse, read_seeds, text
 
 
 class Preset(str, Enum):
@@ -64,23 +64,6 @@ def train(
     if (runs / run.folder_name() / "result.json").exists():
         say("this run is done already")
     report(carry_out_alone(run, runs, speed), as_json)
-
-
-def read_seeds(text: str) -> list[int]:
-    """Seeds of a list with commas; "a-b" stands for all from a to b.
-
-    >>> read_seeds("0-2,7")
-    [0, 1, 2, 7]
-    """
-    seeds: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ValueError(f"--seeds {text!r}: {part.strip()!r} is no seed; expected such as 0,1,2 or 0-4")
-        seeds += range(int(first), int(last or first) + 1)
-    if not seeds:
-        raise ValueError(f"--seeds {text!r}: there is no seed in it")
-    return list(dict.fromkeys(seeds))
 
 
 def make_run(fields: dict[str, Any], preset: Preset | None = None) -> Run:

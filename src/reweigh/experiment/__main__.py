@@ -13,9 +13,9 @@ from pathlib import Path
 
 from reweigh.experiment.load import load
 from reweigh.experiment.render import markdown
-from reweigh.experiment.session import Asked, choose, clock, seeds_of, sit
+from reweigh.experiment.session import Asked, choose, clock, sit
 from reweigh.run import Update
-from reweigh.spec import Run
+from reweigh.spec import Run, read_seeds
 
 WHERE = ("device", "data_root", "init_file", "precision", "workers")
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = Asked(
         runs=options.runs,
         only=options.only,
-        seeds=None if options.seeds is None else seeds_of(options.seeds),
+        seeds=None if options.seeds is None else read_seeds(options.seeds),
         fields={name: value for name in WHERE if (value := getattr(options, name)) is not None},
         quick=options.quick,
         jobs=options.jobs,

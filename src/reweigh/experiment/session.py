@@ -162,18 +162,3 @@ def _before(asked: Asked, experiment: Experiment) -> Saved | None:
 def clock(asked: Asked, should_stop: Callable[[], bool] = lambda: False) -> Callable[[], bool]:
     """The question that ends a sitting: one for all its experiments."""
     return within(asked.minutes, should_stop)
-
-
-def seeds_of(text: str) -> tuple[int, ...]:
-    """Seeds as a command line gives them.
-
-    >>> seeds_of("0,1, 2")
-    (0, 1, 2)
-    """
-    try:
-        seeds = tuple(dict.fromkeys(int(word) for word in text.split(",")))
-    except ValueError:
-        raise ValueError(f"seeds are {text!r}; expected whole numbers with commas between them, as in 0,1,2") from None
-    if min(seeds) < 0:
-        raise ValueError(f"seeds are {text!r}; none may be below 0")
-    return seeds

@@ -4,6 +4,7 @@ from reweigh.spec.expression import Expression, ExpressionError, Value, parse
 from reweigh.spec.presets import authors, text
 from reweigh.spec.run import Field, Run, describe
 from reweigh.spec.schedule import at_step, factor_at, is_scheduled, value_at
+from reweigh.spec.seeds import read_seeds
 
 __all__ = [
     "Expression",
@@ -17,6 +18,7 @@ __all__ = [
     "factor_at",
     "is_scheduled",
     "parse",
+    "read_seeds",
     "text",
     "value_at",
 ]
