@@ -81,6 +81,7 @@ def test_keys_read_values_and_tables_hold_the_data(open_page: Callable[..., Any]
     shown.locator(".stage").press("End")
     assert shown.locator("output").inner_text().startswith("iteration 600: ")
     shown.get_by_text("The data as a table").click()
+    shown.locator("tbody tr").last.wait_for()  # it is made once the browser tells that it was opened
     assert shown.locator("tbody tr").count() == 6
     assert "40.00 %" in shown.locator("tbody tr").last.inner_text()
     assert "goes from" in shown.locator(".stage").get_attribute("aria-label")
@@ -102,6 +103,7 @@ def test_one_group_from_inside(open_page: Callable[..., Any], html: str) -> None
     ]
     noise = figure(page, "Noise: true class and given label")
     noise.get_by_text("The data as a table").click()
+    noise.locator("tbody tr").last.wait_for()
     assert "</script><b>owl</b>" in noise.locator("tbody").inner_text()  # text, whatever it says
     section.get_by_label("Look into").select_option(label="DM(1, 8)")
     assert section.locator("h3").all_inner_texts() == [*titles[:2], titles[4]]
@@ -111,10 +113,10 @@ def test_provenance(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
     section = page.get_by_role("region", name="Provenance", exact=True)
     assert section.locator("details").count() == 9
-    section.locator("summary").first.press("Enter")  # a click can miss while figures above are still being drawn
-    told = section.locator("details[open]").first.inner_text()
-    assert "d" * 64 in told
-    assert "torch" in told
+    section.locator("summary").first.press("Enter")
+    opened = section.locator("details[open]")
+    opened.get_by_text("d" * 64).wait_for()
+    assert "torch" in opened.inner_text()
 
 
 def test_accessible(open_page: Callable[..., Any], html: str) -> None:

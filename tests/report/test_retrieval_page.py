@@ -71,6 +71,7 @@ def test_scores_are_told(open_page: Callable[..., Any], html: str, found: Retrie
     assert "3 queries in a gallery of 8 tracklets, scored by MARS's official rule." in scores
     assert "1 of the queries have no match in the gallery and count as 0." in scores
     page.get_by_text("The data as a table").click()
+    page.locator("figure tbody tr").last.wait_for()
     assert page.locator("figure tbody tr").count() == 20
 
 
