@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -25,6 +26,22 @@ def test_the_first_signal_asks_and_a_second_ctrl_c_interrupts(capfd: pytest.Capt
             signal.raise_signal(signal.SIGINT)
     assert "again stops at once" in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_signal_in_the_middle_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Raw(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: object) -> int:
+            if not stop():
+                signal.raise_signal(signal.SIGINT)
+            return len(bytes(data))  # type: ignore[call-overload]  # a buffer
+
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(Raw()), line_buffering=True))
+    with Stop() as stop:
+        print("a line", file=sys.stderr, flush=True)
+        assert stop()
 
 
 def test_sigterm_only_asks() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import sys
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -45,5 +46,6 @@ class Stop:
         if self.signal == signal.SIGINT == number:
             raise KeyboardInterrupt
         if self.signal is None and number == signal.SIGINT:
-            sys.stderr.write("\nstopping after this iteration; Ctrl-C again stops at once\n")
+            with suppress(OSError):  # past sys.stderr, which may be in the middle of a line: it can't be entered twice
+                os.write(2, b"\nstopping after this iteration; Ctrl-C again stops at once\n")
         self.signal = self.signal or number
