@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from accessibility import axe
 from reweigh.report import collect, report_page
 from reweigh.report.page import LARGEST
 
@@ -33,15 +33,6 @@ def html(runs: Path) -> str:
 def rows(page: Any) -> list[list[str]]:
     lines = page.locator("table.sortable tbody tr").all()
     return [line.locator("th, td").all_inner_texts() for line in lines]
-
-
-def axe(page: Any, rules: list[str] | None = None) -> list[str]:
-    """What an accessibility checker finds wrong: by all its rules, or by those of a kind."""
-    package = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
-    page.evaluate((files(package) / "axe.min.js").read_text(encoding="utf-8"))
-    options = {} if rules is None else {"runOnly": rules}
-    found = page.evaluate("async (options) => (await axe.run(options)).violations", options)
-    return [f"{each['id']}: {[node['html'][:120] for node in each['nodes'][:3]]}" for each in found]
 
 
 def figure(page: Any, title: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from accessibility import axe
 from reweigh.data.mars import Tracklets
 from reweigh.data.source.images import Files
 from reweigh.report.page import LARGEST
@@ -50,14 +50,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Retrieved:
 @pytest.fixture(scope="module")
 def html(found: Retrieved) -> str:
     return retrieval_page(found, "Who <is> it?", {"run": "a </script> run", "fusion": "mean"})
-
-
-def axe(page: Any, rules: list[str] | None = None) -> list[str]:
-    package = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
-    page.evaluate((files(package) / "axe.min.js").read_text(encoding="utf-8"))
-    options = {} if rules is None else {"runOnly": rules}
-    found = page.evaluate("async (options) => (await axe.run(options)).violations", options)
-    return [f"{each['id']}: {[node['html'][:120] for node in each['nodes'][:3]]}" for each in found]
 
 
 def test_scores_are_told(open_page: Callable[..., Any], html: str, found: Retrieved) -> None:

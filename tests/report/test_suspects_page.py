@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from accessibility import axe
 from reweigh.data.dataset import Column, Part
 from reweigh.data.registry import load
 from reweigh.data.source.images import Files
@@ -67,13 +67,6 @@ def texts() -> Part:
 @pytest.fixture(scope="module")
 def html() -> str:
     return suspects_page(pictures(), make_suspects(), "Mine <& more>")
-
-
-def axe(page: Any) -> list[str]:
-    package = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
-    page.evaluate((files(package) / "axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate("async () => (await axe.run()).violations")
-    return [f"{each['id']}: {[node['html'][:120] for node in each['nodes'][:3]]}" for each in found]
 
 
 def pressed(card: Any) -> list[str]:
