@@ -19,7 +19,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from criterion_linear import linear_rows
@@ -110,6 +110,7 @@ def losses() -> dict[str, Loss]:
     named: dict[str, Loss] = {
         "cross entropy": cross_entropy,
         "cross entropy, compiled": torch.compile(cross_entropy, dynamic=False),
+        "nothing": Nothing.apply,
         "one pass": Criterion(DM(0.5, 8), normalise=None),
         "two passes": Criterion(DM(0.5, 8)),
         "any weighting": Criterion(Focal(2.0), normalise="batch"),
@@ -121,6 +122,19 @@ def losses() -> dict[str, Loss]:
     return named
 
 
+class Nothing(torch.autograd.Function):
+    """What torch itself takes for a function written in Python, which the criterion is: no kernel at all."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor) -> Tensor:
+        ctx.save_for_backward(logits)
+        return torch.empty((), device=logits.device)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return torch.empty_like(ctx.saved_tensors[0]), None
+
+
 def criterion_rows(shapes: list[tuple[int, int, torch.dtype]], without: list[str]) -> Iterator[Row]:
     """The copy and every loss, eager and in a CUDA graph."""
     for n, classes, dtype in shapes:
@@ -130,8 +144,8 @@ def criterion_rows(shapes: list[tuple[int, int, torch.dtype]], without: list[str
         target = torch.randint(classes, (n,), generator=rng, device="cuda")
         steps = {"copy": copy_of(leaf)} | {name: through(loss, leaf, target) for name, loss in losses().items()}
         for (method, step), mode in product(steps.items(), ("eager", "graph")):
-            if method in without or (method.startswith("Liger") and mode == "graph"):
-                continue  # Liger's waits for the device, which a graph cannot
+            if method in without or (mode == "graph" and method.startswith(("Liger", "nothing"))):
+                continue  # Liger's waits for the device, which a graph cannot; and nothing leaves no graph
             taken = seconds(step) if mode == "eager" else in_graph(step)
             yield Row(n, classes, str(dtype).removeprefix("torch."), method, mode, round(1e3 * taken, 5))
         del leaf, steps, step

@@ -20,9 +20,10 @@ def draw(device: torch.device, n: int = 6, c: int = 10) -> tuple[Tensor, Tensor]
     return (torch.randn(n, c, generator=rng) * 2).to(device), torch.randint(c, (n,), generator=rng).to(device)
 
 
-@pytest.fixture(params=["one pass", "two passes"])
+@pytest.fixture(params=["at once", "one pass", "two passes"])
 def _passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     entire = pytest.importorskip("reweigh.kernels.entire")
+    monkeypatch.setattr(entire, "AT_ONCE", 2**17 if request.param == "at once" else 0)
     monkeypatch.setattr(entire, "SINGLE_PASS_FROM", 0 if request.param == "one pass" else 2**62)
 
 
@@ -52,7 +53,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(launch, name, watched)
 
-    for name in ("measure", "emit", "fused", "rescale"):
+    for name in ("measure", "emit", "fused", "at_once", "rescale"):
         watch(name)
     return made
 
@@ -168,24 +169,30 @@ def test_which_calls_take_kernels(device: torch.device, monkeypatch: pytest.Monk
     torch.func.vmap(plain)(logits, target)
     assert not made
     gradient(plain, logits, target)
-    assert made == ["measure", "emit"]
+    assert made == ["at_once", "rescale"]
     monkeypatch.setattr(choice, "ENABLED", False)
     gradient(plain, logits, target)
     assert len(made) == 2
 
 
-def test_a_single_pass_where_logits_are_many(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pytest.importorskip("reweigh.kernels.entire"), "SINGLE_PASS_FROM", 100)
+def test_what_is_launched_for_small_large_and_other_batches(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entire = pytest.importorskip("reweigh.kernels.entire")
+    monkeypatch.setattr(entire, "AT_ONCE", 64)
+    monkeypatch.setattr(entire, "SINGLE_PASS_FROM", 100)
     logits, target = draw(device, 10, 10)
     made = calls(monkeypatch)
-    gradient(Criterion(DM(0.5, 8), normalise="unit"), logits[1:], target[1:])
-    assert made == ["measure", "emit"]
-    made.clear()
-    gradient(Criterion(DM(0.5, 8), normalise="unit"), logits, target)
-    assert made == ["fused", "rescale"]
-    made.clear()
-    gradient(Criterion(DM(0.5, 8)), logits, target)
-    assert made == ["measure", "emit"]
+    for normalise, rows, launched in (
+        ("unit", 4, ["at_once", "rescale"]),
+        ("batch", 4, ["at_once", "rescale"]),
+        ("unit", 5, ["measure", "emit"]),
+        ("unit", 10, ["fused", "rescale"]),
+        ("batch", 10, ["measure", "emit"]),
+    ):
+        gradient(Criterion(DM(0.5, 8), normalise=normalise), logits[:rows], target[:rows])
+        assert made == launched
+        made.clear()
 
 
 @pytest.mark.parametrize("normalise", NORMALISE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -93,21 +92,14 @@ def criterion(
     inplace: bool,
 ) -> Tensor:
     """`derivative_manipulation` with its settings resolved."""
-    by_margins = partial(
-        _by_margins,
-        target=target,
-        options=options,
-        weight=weight,
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        sample_weight=sample_weight,
-        log_normaliser=log_normaliser,
-        inplace=inplace,
-    )
+
+    def by_margins(z: Tensor) -> Tensor:
+        weighted = (weight, ignore_index, label_smoothing, sample_weight)
+        return _by_margins(z, target, options, *weighted, log_normaliser, inplace)
+
     plain = options.value == "cross_entropy" and options.process_group is None and log_normaliser is None
     if plain and label_smoothing == 0 and kernels.usable(logits, target):
-        weighted = (weight, ignore_index, sample_weight)
-        value = kernels.whole(logits, target, options, *weighted, inplace, by_margins)
+        value = kernels.whole(logits, target, options, weight, ignore_index, sample_weight, inplace, by_margins)
         if value is not None:
             return value
     return by_margins(logits)

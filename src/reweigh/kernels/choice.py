@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -102,13 +103,20 @@ def whole(
     form = form_of(settings.weighting)
     if form is None or not (_plain(weight, logits, 1) and _plain(sample_weight, logits, 0)):
         return None
+    apply, weights_of = _entire()
+    scales = (float(settings.taper), settings.batch, settings.reduction, ignore_index)
+    weights = weights_of(form, *scales, weight, sample_weight)
+    value: Tensor = apply(logits, target.contiguous(), weights, inplace and _may_overwrite(logits), again)
+    return value
+
+
+@cache
+def _entire() -> tuple[Callable[..., Tensor], Callable[..., Any]]:
+    """What imports triton; remembered, because even looking an import up takes a microsecond."""
     from reweigh.kernels.entire import Whole
     from reweigh.kernels.launch import Weights
 
-    scales = (float(settings.taper), settings.batch, settings.reduction, ignore_index)
-    weights = Weights(form, *scales, weight, sample_weight)
-    arguments = (logits, target.contiguous(), weights, inplace and _may_overwrite(logits), again)
-    return Whole.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
+    return Whole.apply, Weights
 
 
 def _may_overwrite(logits: Tensor) -> bool:

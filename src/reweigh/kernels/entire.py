@@ -12,6 +12,9 @@ from torch.autograd.graph import increment_version
 from reweigh.kernels import launch
 from reweigh.kernels.launch import Weights
 
+# Up to so many logits, rows and columns rounded up to powers of two, a batch is the work of one program: one launch
+# instead of three counts for more than what the rest of the GPU could do meanwhile.
+AT_ONCE = 2**13
 # From so many logits on, writing the gradient in the forward pass beats reading the logits twice.
 SINGLE_PASS_FROM = 2**19
 
@@ -19,9 +22,9 @@ SINGLE_PASS_FROM = 2**19
 class Whole(torch.autograd.Function):
     """The value, and the gradient: written in the forward pass (one read, one write) or in the backward (two reads).
 
-    A single pass needs the scale beforehand: not under batch normalisation. Its gradient is scaled where it is by the
-    incoming one, so that it can be handed out once; a second backward pass, and one to be differentiated again, take
-    the value `again` another way.
+    A single pass needs the scale beforehand: not under batch normalisation, unless one program has the whole batch. Its
+    gradient is scaled where it is by the incoming one, so that it can be handed out once; a second backward pass, and
+    one to be differentiated again, take the value `again` another way.
     """
 
     @staticmethod
@@ -29,14 +32,16 @@ class Whole(torch.autograd.Function):
         ctx: Any, logits: Tensor, target: Tensor, weights: Weights, inplace: bool, again: Callable[[Tensor], Tensor]
     ) -> Tensor:
         ctx.weights, ctx.inplace, ctx.again = weights, inplace, again
-        ctx.single = ctx.needs_input_grad[0] and not weights.batch and logits.numel() >= SINGLE_PASS_FROM
+        n, c = logits.shape
+        small = launch.power_of_two(n) * launch.power_of_two(c) <= AT_ONCE
+        ctx.single = ctx.needs_input_grad[0] and (small or (not weights.batch and n * c >= SINGLE_PASS_FROM))
         if ctx.single:
             ctx.gradient = _room(logits, inplace)
-            value = launch.fused(logits, target, weights, ctx.gradient)
+            value = (launch.at_once if small else launch.fused)(logits, target, weights, ctx.gradient)
             if inplace:
                 increment_version(logits)
             ctx.save_for_backward(logits)
-            return value if weights.reduction == "none" else value.sum()
+            return value
         book = launch.measure(logits, target, weights.ignore_index, lines=5)
         settled, value = launch.weigh_book(book, target, logits.shape[1], weights)
         ctx.save_for_backward(logits, target, book, settled)

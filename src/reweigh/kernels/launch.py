@@ -23,6 +23,8 @@ WALK = {"measure": (4, 2), "emit": (16, 4), "fused": (8, 4), "fused long": (16, 
 LONG = 96 * 1024
 # So many rows are weighed by one program, and no second one is needed to settle.
 ROWS_AT_ONCE = 1024
+# Up to so many logits, torch's multiplication is over before a kernel of ours is launched.
+SMALL = 2**16
 # Programs that keep a large GPU busy: with fewer rows than this, several share a row in pass two.
 BUSY = 2048
 
@@ -145,7 +147,7 @@ def emit(
 
 
 def fused(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Tensor:
-    """The single pass: values by row, and the gradient for an incoming one of 1 into `out`."""
+    """The single pass: the value, and the gradient for an incoming one of 1 into `out`."""
     n, c = logits.shape
     values = torch.empty(n, dtype=torch.float32, device=logits.device)
     settled = None
@@ -157,12 +159,34 @@ def fused(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Tens
     numbers = (n, c, logits.stride(0), out.stride(0), weights.ignore_index, *weights.numbers)
     constants = (*weights.choices, R, T, K, c <= T * K)
     launch(passes.fused, cdiv(n, R), tensors, numbers, constants, warps)
+    return values if weights.reduction == "none" else values.sum()
+
+
+def at_once(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Tensor:
+    """All of a small batch in one launch: the value, and the gradient for an incoming one of 1 into `out`."""
+    n, c = logits.shape
+    reduction = REDUCTIONS[weights.reduction]
+    values = torch.empty(() if reduction else n, dtype=torch.float32, device=logits.device)
+    R, T, K, warps = batch_tile(n, c, tile("fused", logits, out).K)
+    tensors = (logits, target, out, values, *weights.factors)
+    numbers = (n, c, logits.stride(0), out.stride(0), weights.ignore_index, *weights.numbers)
+    launch(passes.at_once, 1, tensors, numbers, (*weights.choices, weights.batch, reduction, R, T, K), warps)
     return values
+
+
+@lru_cache
+def batch_tile(n: int, c: int, K: int) -> Tile:
+    """All rows and all columns."""
+    R, width = power_of_two(n), power_of_two(c)
+    return Tile(R, width // K, K, min(8, max(4, R * width // 512)))
 
 
 def rescale(gradient: Tensor, incoming: Tensor) -> None:
     """gradient *= incoming, row by row or all at once; next to nothing where that is 1."""
     n, c = gradient.shape
+    if n * c <= SMALL:
+        gradient.mul_(incoming if incoming.ndim == 0 else incoming[:, None])
+        return
     K = tile("emit", gradient).K
     numbers = (n, c, gradient.stride(0), step(incoming))
     launch(passes.rescale, min(n, 1024), (gradient, incoming), numbers, (2048 // K, K), 8)

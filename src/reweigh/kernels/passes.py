@@ -3,6 +3,7 @@
     measure   reads the logits, writes N margins and what the second pass needs of each row
     emit      reads the logits, writes the gradient  c_i (softmax over the others - onehot_y) / 2
     fused     both in one, for weightings that a kernel can weigh by itself
+    at_once   everything for a batch that is one tile: a single launch
     rescale   multiplies a finished gradient by the incoming one, and leaves at once where that is 1
 
 `book` is float64, N numbers a line: margin, top, rest, log w, s x taper. Row offsets are int64. Every row of a gradient
@@ -26,7 +27,7 @@ from reweigh.kernels.language import (
     statistics,
     without,
 )
-from reweigh.kernels.weigh import weigh
+from reweigh.kernels.weigh import NONE, mean_or_sum, partial, scales, weigh
 
 
 @jit
@@ -94,6 +95,17 @@ def emit(
 
 
 @jit
+def whole_rows(
+    at: tl.tensor, y: tl.tensor, live: tl.tensor, j: tl.tensor, C: tl.tensor, T: tl.constexpr, K: tl.constexpr
+) -> tl.tensor:
+    """`statistics` of rows that are one tile, and exp(z - largest), which stays in registers."""
+    x = without(read(at, live, j, C, ""), y, 0, T, K)
+    top = tl.maximum(tl.max(tl.max(x, 2), 1), NOTHING)
+    e = exp_below(x, top[:, None, None])
+    return e, top, tl.sum(tl.sum(e, 2), 1)
+
+
+@jit
 def fused(
     logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, values: tl.tensor, class_weight: tl.tensor,
     sample_weight: tl.tensor, settled: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
@@ -108,10 +120,7 @@ def fused(
     at, to = logits + i * stride, gradient + i * gradient_stride
     if WHOLE:
         j = columns(0, T, K)
-        x = without(read(at, live, j, C, ""), y, 0, T, K)
-        top = tl.maximum(tl.max(tl.max(x, 2), 1), NOTHING)
-        e = exp_below(x, top[:, None, None])
-        rest = tl.sum(tl.sum(e, 2), 1)
+        e, top, rest = whole_rows(at, y, live, j, C, T, K)
     else:
         top, rest = statistics(at, y, live, C, R, T, K, "evict_last")
     s = importance(y, i, live, class_weight, sample_weight)
@@ -130,6 +139,36 @@ def fused(
             j = columns((C - 1) // (T * K) * (T * K) - done, T, K)
             e = exp_below(read(at, live, j, C, "evict_first"), top[:, None, None])
             write(to, j, e, up, i < N, C, "evict_first")
+    write_targets(to, y, y >= 0, (-0.5 * force).to(tl.float32))
+
+
+@jit
+def at_once(
+    logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, values: tl.tensor, class_weight: tl.tensor,
+    sample_weight: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, gradient_stride: tl.int64, ignore: tl.int64,
+    a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64, taper: tl.float64,
+    FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BATCH: tl.constexpr, REDUCTION: tl.constexpr,
+    R: tl.constexpr, T: tl.constexpr, K: tl.constexpr,
+) -> None:  # fmt: skip
+    """The whole batch in one program, from the logits to the value and the gradient for an incoming one of 1."""
+    C, stride, gradient_stride = C // K * K, stride // K * K, gradient_stride // K * K
+    i = tl.arange(0, R).to(tl.int64)
+    y, live = labels(target, i, N, C, ignore)
+    at, to = logits + i * stride, gradient + i * gradient_stride
+    j = columns(0, T, K)
+    e, top, rest = whole_rows(at, y, live, j, C, T, K)
+    s = importance(y, i, live, class_weight, sample_weight)
+    log_w, active, pull, value = weigh(margin_of(at, y, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
+    highest, total, mass, surprise = partial(log_w, active, s, value)
+    scale, log_scale = scales(highest, total, mass, BATCH, REDUCTION)
+    if REDUCTION == NONE:
+        tl.store(values + i, value.to(tl.float32), mask=i < N)
+    else:
+        tl.store(values, (surprise * mean_or_sum(mass, REDUCTION)).to(tl.float32))
+    force = tl.where(pull == 0, 0.0, pull * tl.exp(log_w + log_scale)) * scale
+    live &= force != 0
+    up = tl.where(live, 0.5 * force / rest.to(tl.float64), 0.0).to(tl.float32)
+    write(to, j, e, up, i < N, C, "")
     write_targets(to, y, y >= 0, (-0.5 * force).to(tl.float32))
 
 

@@ -61,21 +61,43 @@ def weigh(
 
 
 @jit
+def partial(log_w: tl.tensor, active: tl.tensor, s: tl.tensor, value: tl.tensor) -> tl.tensor:
+    """The partial result of some rows; one whose s is 0 does not count, however large its w."""
+    counted = tl.where(active == 0, -float("inf"), log_w)
+    top = tl.max(counted, 0)
+    total = tl.sum(tl.where(counted == -float("inf"), 0.0, active * tl.exp(counted - top)), 0)
+    return top, total, tl.sum(s, 0), tl.sum(value, 0)
+
+
+@jit
+def mean_or_sum(mass: tl.tensor, REDUCTION: tl.constexpr) -> tl.tensor:
+    """What the sum of the values is multiplied by."""
+    return tl.where(REDUCTION == MEAN, 1.0 / tl.where(mass == 0, 1.0, mass), 1.0)
+
+
+@jit
+def scales(
+    top: tl.tensor, total: tl.tensor, mass: tl.tensor, BATCH: tl.constexpr, REDUCTION: tl.constexpr
+) -> tl.tensor:
+    """What the weights are multiplied by, and the logarithm of what else; a batch with nothing in it stays at zero."""
+    if BATCH:
+        scale, log_scale = mass * 0.0 + 1.0, tl.where(total > 0, -(top + tl.log(total)), 0.0)
+    else:
+        scale, log_scale = mean_or_sum(mass, REDUCTION), mass * 0.0
+    return scale, log_scale
+
+
+@jit
 def conclude(
     settled: tl.tensor, values: tl.tensor, top: tl.tensor, total: tl.tensor, mass: tl.tensor, surprise: tl.tensor,
     BATCH: tl.constexpr, REDUCTION: tl.constexpr,
 ) -> None:  # fmt: skip
-    """scale, log scale and the value from the whole batch's result; a batch with nothing in it stays at zero."""
-    mean = 1.0 / tl.where(mass == 0, 1.0, mass)
-    scale = tl.where(REDUCTION == MEAN, mean, 1.0)
+    """scale, log scale and the value from the whole batch's result."""
+    scale, log_scale = scales(top, total, mass, BATCH, REDUCTION)
     if REDUCTION != NONE:
-        tl.store(values, (surprise * scale).to(tl.float32))
-    if BATCH:
-        tl.store(settled, 1.0)
-        tl.store(settled + 1, tl.where(total > 0, -(top + tl.log(total)), 0.0))
-    else:
-        tl.store(settled, scale)
-        tl.store(settled + 1, 0.0)
+        tl.store(values, (surprise * mean_or_sum(mass, REDUCTION)).to(tl.float32))
+    tl.store(settled, scale)
+    tl.store(settled + 1, log_scale)
 
 
 @jit
@@ -96,11 +118,7 @@ def weigh_rows(
     tl.store(book + 4 * N + i, pull, mask=i < N)
     if REDUCTION == NONE:
         tl.store(values + i, value.to(tl.float32), mask=i < N)
-    # a row whose s is 0 does not count, however large its w
-    counted = tl.where(active == 0, -float("inf"), log_w)
-    top = tl.max(counted, 0)
-    total = tl.sum(tl.where(counted == -float("inf"), 0.0, active * tl.exp(counted - top)), 0)
-    mass, surprise = tl.sum(s, 0), tl.sum(value, 0)
+    top, total, mass, surprise = partial(log_w, active, s, value)
     if ALONE:
         conclude(settled, values, top, total, mass, surprise, BATCH, REDUCTION)
     else:
