@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image, ImageOps
+from provenance import provenance
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -57,11 +57,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="the JSON file to write")
     parser.add_argument("--figure", type=Path, help="a JSON file to draw")
+    parser.add_argument("--commit", help="the commit that is measured, where git does not know it")
     options = parser.parse_args()
     if options.out is not None:
+        about = provenance(options.commit) | {"batch": BATCH, "images": IMAGES}
         results = measure()
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"provenance": provenance(), "results": results}, indent=2) + "\n")
+        options.out.write_text(json.dumps({"provenance": about, "results": results}, indent=2) + "\n")
     if options.figure is not None:
         draw(options.figure)
 
@@ -244,20 +246,6 @@ def with_loader(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> d
         return timed(go, 1, 20) | {"workers": workers}
 
 
-def provenance() -> dict[str, Any]:
-    """Where these numbers come from."""
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
-        "gpu": torch.cuda.get_device_name(),
-        "cpus": os.cpu_count(),
-        "batch": BATCH,
-        "images": IMAGES,
-    }
-
-
 def draw(path: Path) -> None:
     """Throughput against the number of jobs."""
     import matplotlib
@@ -280,7 +268,7 @@ def draw(path: Path) -> None:
     axes.set(
         xlabel="runs at a time on one GPU",
         ylabel="thousand images a second, all runs",
-        title=f"Training throughput, batch {BATCH}, {content['provenance']['gpu']}",
+        title=f"Training throughput, batch {BATCH}, {content['provenance']['device']}",
         ylim=(0, None),
         xticks=sorted({row["jobs"] for row in rows}),
     )
