@@ -140,15 +140,15 @@ def criterion_rows(shapes: list[tuple[int, int, torch.dtype]], without: list[str
     for n, classes, dtype in shapes:
         torch.compiler.reset()
         rng = torch.Generator("cuda").manual_seed(0)
-        leaf = torch.randn(n, classes, generator=rng, device="cuda", dtype=dtype)
+        logits = torch.randn(n, classes, generator=rng, device="cuda", dtype=dtype)
         target = torch.randint(classes, (n,), generator=rng, device="cuda")
-        steps = {"copy": copy_of(leaf)} | {name: through(loss, leaf, target) for name, loss in losses().items()}
-        for (method, step), mode in product(steps.items(), ("eager", "graph")):
+        for (method, loss), mode in product({"copy": None, **losses()}.items(), ("eager", "graph")):
             if method in without or (mode == "graph" and method.startswith(("Liger", "nothing"))):
                 continue  # Liger's waits for the device, which a graph cannot; and nothing leaves no graph
+            step = copy_of(logits) if loss is None else through(loss, logits, target)
             taken = seconds(step) if mode == "eager" else in_graph(step)
             yield Row(n, classes, str(dtype).removeprefix("torch."), method, mode, round(1e3 * taken, 5))
-        del leaf, steps, step
+        del logits, step
         torch.cuda.empty_cache()
 
 
@@ -158,8 +158,12 @@ def copy_of(logits: Tensor) -> Step:
 
 
 def through(loss: Loss, logits: Tensor, target: Tensor) -> Step:
-    """Forward and backward, through logits that are no leaf."""
-    leaf = logits.requires_grad_()
+    """Forward and backward, through logits that are no leaf.
+
+    The leaf behind them is new each time: autograd remembers on which stream one was first used, and a graph cannot
+    wait for another stream.
+    """
+    leaf = logits.detach().requires_grad_()
 
     def step() -> None:
         torch.autograd.grad(loss(leaf.view_as(leaf), target), leaf)
@@ -196,7 +200,7 @@ def in_graph(step: Step, steps: int = 10) -> float:
             step()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=side):
         for _ in range(steps):
             step()
     return seconds(graph.replay) / steps

@@ -1,10 +1,10 @@
 """How many images a second does a run train on, alone and beside others?
 
-    python benchmarks/harness.py --out benchmarks/results/harness.json          (a CUDA device; about three minutes)
+    python benchmarks/harness.py --out benchmarks/results/harness.json          (a CUDA device; about four minutes)
     python benchmarks/harness.py --figure benchmarks/results/harness.json       (draws harness.png beside it)
 
 CIFAR-shaped synthetic images, batch 256, DM(0.5, 8), momentum, padding, crop and flip. Targets on one H200: 65,000 for
-one ResNet-44, 80,000 for several together, and a look at what goes past 120,000.
+one ResNet-44, 80,000 for several together, and a look at what goes past 120,000. Rows that are in the file are kept.
 """
 
 from __future__ import annotations
@@ -60,37 +60,39 @@ def main() -> None:
     parser.add_argument("--commit", help="the commit that is measured, where git does not know it")
     options = parser.parse_args()
     if options.out is not None:
-        about = provenance(options.commit) | {"batch": BATCH, "images": IMAGES}
-        results = measure()
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"provenance": about, "results": results}, indent=2) + "\n")
+        about: dict[str, Any] = provenance(options.commit) | {"batch": BATCH, "images": IMAGES}
+        commit = about.pop("commit")
+        rows = json.loads(options.out.read_text())["results"] if options.out.exists() else []
+        for row in measure([(row["what"], row["net"], row["jobs"]) for row in rows]):
+            rows.append(row | {"commit": commit})
+            print(json.dumps(rows[-1]), flush=True)
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(json.dumps({"provenance": about, "results": rows}, indent=1) + "\n")
     if options.figure is not None:
         draw(options.figure)
 
 
-def measure() -> list[dict[str, Any]]:
-    """One row for each way of training."""
+def measure(done: list[tuple[str, str, int]]) -> Iterator[dict[str, Any]]:
+    """One row for each way of training that is not done yet."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (IMAGES, 32, 32, 3), dtype=np.uint8)
     labels = rng.integers(0, CLASSES, IMAGES)
-    rows: list[dict[str, Any]] = []
+    work: dict[tuple[str, str, int], Callable[[], dict[str, Any]]] = {}
 
-    def note(name: str, net: str, jobs: int, found: dict[str, Any]) -> None:
-        rows.append({"what": name, "net": net, "jobs": jobs} | found)
-        print(json.dumps(rows[-1]), flush=True)
+    def plan(name: str, net: str, jobs: int, precision: str, speed: Speed, deterministic: bool = False) -> None:
+        work[name, net, jobs] = lambda: together(images, labels, net, jobs, precision, speed, deterministic)
 
-    note("DataLoader, a transform per image, eager fp32", "resnet44", 1, with_loader(images, labels))
+    work["DataLoader, a transform per image, eager fp32", "resnet44", 1] = lambda: with_loader(images, labels)
     for name, precision, speed, deterministic in WAYS:
-        note(name, "resnet44", 1, together(images, labels, "resnet44", 1, precision, speed, deterministic))
-    for jobs in (2, 3, 4, 6, 8, 12):
-        note(WAYS[-1][0], "resnet44", jobs, together(images, labels, "resnet44", jobs, "bf16", FASTEST))
-    for jobs in (1, 4, 6):
-        note(WAYS[-1][0], "resnet56", jobs, together(images, labels, "resnet56", jobs, "bf16", FASTEST))
-    note(WAYS[-3][0], "resnet44", 4, together(images, labels, "resnet44", 4, "bf16", WAYS[-3][2]))
-    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
-        for name, speed in (("evaluation, eager, bf16", PLAIN), ("evaluation, captured, bf16", FASTEST)):
-            note(name, "resnet44", 1, evaluation(images, labels, speed))
-    return rows
+        plan(name, "resnet44", 1, precision, speed, deterministic)
+    for net, jobs in [("resnet44", n) for n in (2, 3, 4, 6, 8, 12)] + [("resnet56", n) for n in (1, 4, 6)]:
+        plan(WAYS[-1][0], net, jobs, "bf16", FASTEST)
+    plan(WAYS[-3][0], "resnet44", 4, "bf16", WAYS[-3][2])
+    work["evaluation, eager, bf16", "resnet44", 1] = lambda: evaluation(images, labels, PLAIN)
+    work["evaluation, captured, bf16", "resnet44", 1] = lambda: evaluation(images, labels, FASTEST)
+    for (name, net, jobs), measured in work.items():
+        if (name, net, jobs) not in done:
+            yield {"what": name, "net": net, "jobs": jobs} | measured()
 
 
 def trainer(
@@ -188,7 +190,7 @@ def settings(net: str, seed: int, precision: str, deterministic: bool = False) -
 def evaluation(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], speed: Speed) -> dict[str, Any]:
     """All 50,000 images once, as a row of a record needs them."""
     run = settings("resnet44", 0, "bf16")
-    with machine(run):
+    with machine(run), torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
         eager = trainer(images, labels, run, Speed(speed.capture, speed.kernels, False), True)
         see = looking(speed, eager.autocast, 1024, lambda: None)
         seconds = []
