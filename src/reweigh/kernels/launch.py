@@ -17,10 +17,10 @@ REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 SHORT = 4096
 # Up to so many classes, the single pass keeps a float32 row in registers between its two halves.
 KEPT = 16384
-# (warps, 16-byte loads per thread) of one step along a row; the single pass reads a row twice, and beyond 96 KB it is
+# (warps, 16-byte loads per thread) of one step along a row; the single pass reads a row twice, and beyond 112 KB it is
 # still in the cache the second time only where fewer programs are at work.
 WALK = {"measure": (4, 2), "emit": (16, 4), "fused": (8, 4), "fused long": (16, 4)}
-LONG = 96 * 1024
+LONG = 112 * 1024
 # So many rows are weighed by one program, and no second one is needed to settle.
 ROWS_AT_ONCE = 1024
 # Up to so many logits, torch's multiplication is over before a kernel of ours is launched.
