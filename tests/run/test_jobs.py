@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,6 +120,7 @@ def test_sigterm_of_the_parent_leaves_checkpoints(tmp_path: Path) -> None:
 import signal, sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from reweigh.run import execute_many
 from reweigh.spec import Run
 stopped = []
@@ -153,14 +155,45 @@ def test_what_is_asked_for_must_make_sense(tmp_path: Path) -> None:
     assert execute_many([], tmp_path) == []
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def on_a_gpu(folder: Path, **changed: Any) -> list[Run]:
+    rng = np.random.default_rng(0)
+    np.savez(folder / "images.npz", x=rng.integers(0, 255, (400, 32, 32, 3), dtype=np.uint8), y=np.arange(400) % 4)
+    changed |= {"device": "cuda", "deterministic": True, "net": "resnet20", "data": str(folder / "images.npz")}
+    return [replace(run, **changed) for run in RUNS]
+
+
+@GPU
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_jobs_on_a_gpu_give_what_each_gives_alone(tmp_path: Path, precision: str) -> None:
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "images.npz", x=rng.integers(0, 255, (400, 32, 32, 3), dtype=np.uint8), y=np.arange(400) % 4)
-    changed = {"device": "cuda", "deterministic": True, "net": "resnet20", "data": str(tmp_path / "images.npz")}
-    runs = [replace(run, **changed, precision=precision) for run in RUNS]  # type: ignore[arg-type]
+    runs = on_a_gpu(tmp_path, precision=precision)
     single = [contents(execute(run, tmp_path / "alone")) for run in runs]
+    outcomes = execute_many(runs, tmp_path / "together", jobs=3)
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert [contents(outcome.folder) for outcome in outcomes] == single
+
+
+@GPU
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_jobs_on_a_gpu_go_on_where_they_stopped(tmp_path: Path, precision: str) -> None:
+    plain, *others = on_a_gpu(tmp_path, precision=precision)
+    methods = ("ELR(lam=1)", "CoTeaching(0.4, warm_up=2)")
+    taught = [replace(run, weighting=None, method=name) for run, name in zip(others, methods, strict=True)]
+    runs = [plain, *taught]
+    single = [contents(execute(run, tmp_path / "alone")) for run in runs]
+    for stop in (10, 25):
+        seen = [0]
+
+        def watch(number: int, update: Update, seen: list[int] = seen) -> None:
+            seen[0] = max(seen[0], update.step)
+
+        def stop_now(seen: list[int] = seen, stop: int = stop) -> bool:
+            return seen[0] >= stop
+
+        stopped = execute_many(runs, tmp_path / "together", jobs=3, watch=watch, should_stop=stop_now)
+        assert [type(outcome.error) for outcome in stopped] == [Interrupted] * 3
     outcomes = execute_many(runs, tmp_path / "together", jobs=3)
     assert [outcome.error for outcome in outcomes] == [None] * 3
     assert [contents(outcome.folder) for outcome in outcomes] == single

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 import torch
@@ -46,6 +47,9 @@ class ActiveBias(Teaching):
             torch.zeros(len(context.labels), device=context.device) for _ in range(3)
         )
 
+    def capture_key(self, step: int) -> Hashable:
+        return self.warming(step)
+
     def loss(self, batch: Batch, step: int) -> Tensor:
         losses = row_losses(self.net(batch.inputs), batch.target)
         v = self.v(batch.index, step)
@@ -62,11 +66,14 @@ class ActiveBias(Teaching):
 
     def v(self, index: Tensor, step: int) -> Tensor:
         """(B,) weights from the histories so far."""
-        if step // self.context.epoch < self.warm_up:
+        if self.warming(step):
             return torch.ones_like(self.mean[index])
         own = self.u(index)
         everyone = torch.arange(len(self.mean), device=self.mean.device)
         return own / (own if self.mean_over == "batch" else self.u(everyone)).mean()
+
+    def warming(self, step: int) -> bool:
+        return step // self.context.epoch < self.warm_up
 
     def u(self, index: Tensor) -> Tensor:
         """Unnormalised weights."""

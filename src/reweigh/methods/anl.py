@@ -8,7 +8,7 @@ from torch import Tensor
 from reweigh.batches import Batch
 from reweigh.losses import ANL_CE
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching
+from reweigh.methods.teaching import Teaching, alike
 from reweigh.spec.checks import number
 
 
@@ -19,6 +19,8 @@ class ANL(Teaching):
         alpha, beta: of `ANL_CE`.
         delta: δ; published are 5e-5 for CIFAR-10 and 5e-7 for CIFAR-100.
     """
+
+    capture_key = alike
 
     def __init__(self, context: Context, alpha: float = 5.0, beta: float = 5.0, delta: float = 5e-5) -> None:
         super().__init__(context)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -31,6 +33,8 @@ class CAE(Teaching):
         negatives: weight of all negatives over that of all positives.
         scale, momentum: of OIM.
     """
+
+    uncaptured: ClassVar[str] = "CAE counts the frames of every label in a batch on the host"
 
     def __init__(
         self,

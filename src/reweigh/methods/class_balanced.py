@@ -12,7 +12,7 @@ from torch import Tensor
 from reweigh.batches import Batch
 from reweigh.losses.prior import checked_counts
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, counts_for, row_losses
+from reweigh.methods.teaching import Teaching, alike, counts_for, row_losses
 from reweigh.spec.checks import number
 
 
@@ -38,6 +38,8 @@ class ClassBalanced(Teaching):
     Args:
         beta: β in [0, 1).
     """
+
+    capture_key = alike
 
     def __init__(self, context: Context, beta: float = 0.9999) -> None:
         super().__init__(context)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from torch import Tensor, nn
 
 from reweigh.batches import Batch
@@ -26,6 +28,9 @@ class CoTeaching(Teaching):
         self.forgetting = Forgetting(forget_rate, warm_up, exponent)
         self.other = context.new_net("co-teaching")
         self.trainable = nn.ModuleList([self.net, self.other])
+
+    def capture_key(self, step: int) -> Hashable:
+        return self.forgetting.at(step // self.context.epoch)
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         f = row_losses(self.net(batch.inputs), batch.target)

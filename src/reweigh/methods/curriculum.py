@@ -12,7 +12,7 @@ from torch import Tensor
 
 from reweigh.batches import Batch, Shuffled
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, counts_for, row_losses
+from reweigh.methods.teaching import Teaching, alike, counts_for, row_losses
 from reweigh.noise.arrays import read_array
 from reweigh.spec.checks import number, one_of
 from reweigh.streams import generator
@@ -36,6 +36,8 @@ class Curriculum(Teaching):
         until: in (0, 1].
         pacing: linear, exponential or step.
     """
+
+    capture_key = alike  # the order of the batches is all that changes
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -11,9 +11,10 @@ from torch import Tensor
 from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
 from reweigh.losses.smoothing import bootstrapped
+from reweigh.methods.cell import Number
 from reweigh.methods.lid import intrinsic_dimension, turns
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, evaluating, snapshot, starting_epoch
+from reweigh.methods.teaching import Teaching, alike, evaluating, snapshot, starting_epoch
 from reweigh.nets import Net
 from reweigh.spec.checks import integer
 from reweigh.streams import generator
@@ -36,6 +37,7 @@ class D2L(Teaching):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("dimensions", "turned", "alpha", "previous")
+    capture_key = alike
 
     def __init__(self, context: Context, start: int = 40, window: int = 5, k: int = 20) -> None:
         super().__init__(context)
@@ -50,13 +52,18 @@ class D2L(Teaching):
         self.dimensions: list[float] = []
         self.turned = False
         self.alpha = 1.0
+        self.beta = Number(context.device)
         self.previous: dict[str, Tensor] | None = None
+
+    def prepare(self, step: int, size: int) -> None:
+        self.beta.set(self.alpha)
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         if not self.dimensions:
             self.begin(0)
         logits = at_least_float32(self.net(batch.inputs))
-        return bootstrapped(logits, batch.target, self.alpha).mean()
+        beta = cast(Any, self.beta.set(self.alpha))  # a number, in a tensor
+        return bootstrapped(logits, batch.target, beta).mean()
 
     def epoch_end(self, epoch: int) -> None:
         self.begin(epoch + 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +27,9 @@ class Decoupling(Teaching):
         self.warm_up: int = integer(0)("Decoupling's warm_up", warm_up)
         self.other = context.new_net("decoupling")
         self.trainable = nn.ModuleList([self.net, self.other])
+
+    def capture_key(self, step: int) -> Hashable:
+        return step < self.warm_up
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         f, g = self.net(batch.inputs), self.other(batch.inputs)

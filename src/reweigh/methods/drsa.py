@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -28,6 +30,8 @@ class DRSA(Teaching):
         over: "batch" is one norm for the whole batch, as the released trainer has it, "frame" the mean of the norms.
         scale, momentum: of OIM.
     """
+
+    uncaptured: ClassVar[str] = "DRSA counts the frames of every label in a batch on the host"
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
@@ -12,8 +13,9 @@ from torch import Tensor
 from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
 from reweigh.methods.beta_mixture import fit, look_up
+from reweigh.methods.cell import Drawn, Number, widest
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, evaluating, logits_of, row_losses, starting_epoch
+from reweigh.methods.teaching import Teaching, evaluating, logits_of, row_losses, starting_epoch, without_gradients
 from reweigh.spec.checks import integer, number
 from reweigh.streams import generator, numpy_generator
 
@@ -41,9 +43,19 @@ class MDYRH(Teaching):
         self.eta: float = number(0)(f"{type(self).__name__}'s eta", eta)
         self.table: Tensor | None = None
         self.low, self.high = 0.0, 1.0
+        self.least, self.most = Number(context.device), Number(context.device)
+        self.mixing = Drawn(lambda step, size: self.draw(size, step), context.device)
+
+    def capture_key(self, step: int) -> Hashable:
+        return step // self.context.epoch < self.warm_up, self.table is None
+
+    def prepare(self, step: int, size: int) -> None:
+        self.mixing.at(step, size)
+        self.least.set(self.low)
+        self.most.set(self.high)
 
     def loss(self, batch: Batch, step: int) -> Tensor:
-        share, order = self.draw(len(batch.inputs), step)
+        share, order = self.mixing.at(step, len(batch.inputs))
         mixed = share * batch.inputs + (1 - share) * batch.inputs[order]
         if step // self.context.epoch < self.warm_up:
             return mixup_loss(self.net(mixed), batch.target, order, share)
@@ -51,11 +63,11 @@ class MDYRH(Teaching):
         logits = self.net(mixed)
         return bootstrapped(logits, batch.target, guess, w, order, share) + self.eta * spread(logits)
 
-    def draw(self, size: int, step: int) -> tuple[float, Tensor]:
-        """λ and the partner of each example."""
+    def draw(self, size: int, step: int) -> tuple[Tensor, Tensor]:
+        """λ and the partner of each example, on the host."""
         share = numpy_generator(self.context.seed, "mixup", step).beta(self.alpha, self.alpha)
         order = torch.randperm(size, generator=generator(self.context.seed, "mixup", step))
-        return float(share), order.to(self.context.device)
+        return torch.tensor(share, dtype=widest(self.context.device)), order
 
     def wrong(self, batch: Batch) -> Tensor:
         """(B,) w; 1/2 as long as there is no mixture."""
@@ -63,11 +75,12 @@ class MDYRH(Teaching):
             return torch.full(batch.target.shape, 0.5, device=batch.target.device)
         with evaluating(self.net):
             losses = row_losses(self.net(batch.inputs), batch.target)
-        return look_up(self.table, (losses - self.low) / (self.high - self.low + 1e-6)).float()
+        low, high = self.least.set(self.low), self.most.set(self.high)
+        return look_up(self.table, (losses - low) / (high - low + 1e-6)).float()
 
     def prediction(self, batch: Batch) -> Tensor:
         """(B, C) logits of the images before mixing, as the net in training sees them."""
-        with torch.no_grad():
+        with without_gradients():
             return at_least_float32(self.net(batch.inputs))
 
     def epoch_end(self, epoch: int) -> None:
@@ -80,7 +93,8 @@ class MDYRH(Teaching):
         inside = torch.from_numpy(losses[(losses >= low) & (losses <= self.high)])
         self.low = low + 1e-5
         x = ((inside - self.low) / (self.high - self.low + 1e-6)).clamp(1e-3, 1 - 1e-3)
-        self.table = fit(x).table().to(self.context.device, torch.float32)
+        table = fit(x).table().to(self.context.device, torch.float32)
+        self.table = table if self.table is None else self.table.copy_(table)
 
 
 class MDDYRSH(MDYRH):
@@ -111,16 +125,24 @@ class MDDYRSH(MDYRH):
         if self.soft_from < self.warm_up:
             raise ValueError(f"MDDYRSH's soft_from is {soft_from}, before the end of its warm_up, {warm_up}")
         self.cooling: int = integer(1)("MDDYRSH's cooling", cooling)
+        self.heat = Number(context.device)
+
+    def capture_key(self, step: int) -> Hashable:
+        return super().capture_key(step), step // self.context.epoch < self.soft_from
+
+    def prepare(self, step: int, size: int) -> None:
+        super().prepare(step, size)
+        self.heat.set(self.temperature(step // self.context.epoch))
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         epoch = step // self.context.epoch
         if epoch < self.warm_up:
             return super().loss(batch, step)
-        share, order = self.draw(len(batch.inputs), step)
+        share, order = self.mixing.at(step, len(batch.inputs))
         w = self.wrong(batch)
         if epoch < self.soft_from:
             return mixup_loss(self.net(dynamic_mix(batch.inputs, w, order)), batch.target, order, share)
-        guess = (self.prediction(batch) / self.temperature(epoch)).softmax(1)
+        guess = (self.prediction(batch) / self.heat.set(self.temperature(epoch))).softmax(1)
         logits = self.net(dynamic_mix(batch.inputs, w, order))
         return bootstrapped(logits, batch.target, guess, w, order, 0.5) + self.eta * spread(logits)
 
@@ -130,12 +152,14 @@ class MDDYRSH(MDYRH):
         return 1 + (0.001 - 1) * passed
 
 
-def mixup_loss(logits: Tensor, target: Tensor, order: Tensor, share: float) -> Tensor:
+def mixup_loss(logits: Tensor, target: Tensor, order: Tensor, share: float | Tensor) -> Tensor:
     """λ CE(y_a) + (1 - λ) CE(y_b), the partner's label being target[order]."""
     return (share * row_losses(logits, target) + (1 - share) * row_losses(logits, target[order])).mean()
 
 
-def bootstrapped(logits: Tensor, target: Tensor, guess: Tensor, w: Tensor, order: Tensor, share: float) -> Tensor:
+def bootstrapped(
+    logits: Tensor, target: Tensor, guess: Tensor, w: Tensor, order: Tensor, share: float | Tensor
+) -> Tensor:
     """Mixup of (1 - w) CE(y) + w CE(guess); `guess` holds class indices or probabilities."""
     own = (1 - w) * row_losses(logits, target) + w * row_losses(logits, guess)
     partner = (1 - w[order]) * row_losses(logits, target[order]) + w[order] * row_losses(logits, guess[order])

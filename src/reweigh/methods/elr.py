@@ -11,7 +11,7 @@ from torch.nn import functional
 from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching
+from reweigh.methods.teaching import Teaching, alike
 from reweigh.spec.checks import flag, number
 
 
@@ -30,6 +30,7 @@ class ELR(Teaching):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("t",)
+    capture_key = alike
 
     def __init__(self, context: Context, lam: float = 3.0, beta: float = 0.7, half: bool = False) -> None:
         super().__init__(context)

@@ -14,7 +14,7 @@ from torch.nn import functional
 from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching
+from reweigh.methods.teaching import Teaching, alike
 from reweigh.noise.arrays import array_bytes
 from reweigh.record.files import make_folder, replace_file
 from reweigh.spec.checks import integer, number, one_of
@@ -40,6 +40,7 @@ class JointLabels(Teaching):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("labels", "latest", "buffer")
+    capture_key = alike
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class JointLabels(Teaching):
     def epoch_end(self, epoch: int) -> None:
         self.buffer[epoch % self.slots] = self.latest
         if epoch + 1 >= self.begin:
-            self.labels = self.buffer[: epoch + 1].mean(0)  # before they are all filled, of those that are
+            self.labels.copy_(self.buffer[: epoch + 1].mean(0))  # before they are all filled, of those that are
         if epoch + 1 == self.last:
             content = array_bytes(self.labels.cpu().numpy().astype(np.float32))
             make_folder(self.file.parent)

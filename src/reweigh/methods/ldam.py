@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -84,6 +86,9 @@ class LDAM(Teaching):
             head.weight.copy_(torch.randn(head.weight.shape, generator=generator(context.seed, "cosine head")))
         context.net.fc = head.to(context.device)
 
+    def capture_key(self, step: int) -> Hashable:
+        return self.reweighted(step)
+
     def loss(self, batch: Batch, step: int) -> Tensor:
         losses = self.losses(self.net(batch.inputs), batch.target)
         if self.reweighted(step):
@@ -92,8 +97,8 @@ class LDAM(Teaching):
 
     def losses(self, logits: Tensor, target: Tensor) -> Tensor:
         """(B,) cross entropies with the margin taken off the target's logit."""
-        shift = functional.one_hot(target, logits.shape[1]) * self.shift[target, None]
-        return row_losses(at_least_float32(logits) - shift, target)
+        own = target[:, None] == torch.arange(logits.shape[1], device=target.device)
+        return row_losses(at_least_float32(logits) - own * self.shift[target, None], target)
 
     def reweighted(self, step: int) -> bool:
         return self.drw_at is not None and step // self.context.epoch >= self.drw_at

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from reweigh.batches import Batch
 from reweigh.methods.alignment import alignments, trained, trusted_gradient
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, row_losses
-from reweigh.methods.trusted import trusted_batches
+from reweigh.methods.teaching import Teaching, alike, row_losses
+from reweigh.methods.trusted import Planned, trusted_batches
 
 
 class LearningToReweight(Teaching):
@@ -21,9 +23,15 @@ class LearningToReweight(Teaching):
         clean_batch: trusted examples per iteration.
     """
 
+    capture_key = alike
+    differentiates_twice: ClassVar[bool] = True
+
     def __init__(self, context: Context, clean_batch: int = 100) -> None:
         super().__init__(context)
-        self.clean = trusted_batches("LearningToReweight", context, clean_batch)
+        self.clean = Planned(trusted_batches("LearningToReweight", context, clean_batch))
+
+    def prepare(self, step: int, size: int) -> None:
+        self.clean.prepare(step)
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         parameters = trained(self.net)

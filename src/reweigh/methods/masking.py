@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from copy import deepcopy
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.batches import Batch
+from reweigh.methods.cell import Drawn
 from reweigh.methods.protocol import Context
 from reweigh.methods.s_adaptation import channel_losses
 from reweigh.methods.structure import (
@@ -71,25 +73,44 @@ class Masking(Teaching):
         draws = generator(context.seed, "masking")
         self.generator = Generator(context.num_classes, draws).to(context.device)
         self.critic = Critic(context.num_classes, draws).to(context.device)
-        self.rms_g = torch.optim.RMSprop([*self.generator.parameters(), *self.net.parameters()], lr=rate)
-        self.rms_d = torch.optim.RMSprop(self.critic.parameters(), lr=rate)
+        on_gpu = context.device.type == "cuda"
+        taught = [*self.generator.parameters(), *self.net.parameters()]
+        self.rms_g = torch.optim.RMSprop(taught, lr=rate, capturable=on_gpu)
+        self.rms_d = torch.optim.RMSprop(self.critic.parameters(), lr=rate, capturable=on_gpu)
+        self.noise = Drawn(self.draw, context.device)
         self.mean_net: nn.Module = deepcopy(self.net)
         self.begun = False
 
+    def warming(self, step: int) -> bool:
+        return step // self.context.epoch < self.warm_up
+
+    def capture_key(self, step: int) -> Hashable:
+        return self.warming(step)
+
+    def prepare(self, step: int, size: int) -> None:
+        if not self.warming(step):
+            self.noise.at(step, size)
+
+    def draw(self, step: int, size: int) -> tuple[Tensor, ...]:
+        """The generator's noise for its own step and for the rest of the iteration, on the host."""
+        draws = generator(self.context.seed, "masking", step + 1)
+        return tuple(draw_noise(size, draws, torch.device("cpu")) for _ in range(2))
+
     def loss(self, batch: Batch, step: int) -> Tensor:
-        if step // self.context.epoch < self.warm_up:
+        if self.warming(step):
             return row_losses(self.net(batch.inputs), batch.target).mean()
         if not self.begun:
             self.begin()
         self.follow()
-        draws = generator(self.context.seed, "masking", step + 1)
-        log_s = self.generator(draw_noise(len(batch.target), draws, self.context.device))
+        first, second = self.noise.at(step, len(batch.target))
+        log_s = self.generator(first)
         through = channel_losses(self.net(batch.inputs), log_s, batch.target).mean()
         self.rms_g.zero_grad()
         (through - self.critic(softened(log_s.exp()))).backward()
         self.rms_g.step()
+        torch.clear_autocast_cache()  # of the weights as they were before
         with torch.no_grad():
-            log_s = self.generator(draw_noise(len(batch.target), draws, self.context.device))
+            log_s = self.generator(second)
         for _ in range(5):
             self.criticise(softened(log_s.exp()))
         self.rms_g.zero_grad()  # the run's optimiser must not see the adversary's gradients
@@ -100,6 +121,7 @@ class Masking(Teaching):
         self.rms_d.zero_grad()
         (self.critic(structure) - self.critic(self.mask[None])).backward()
         self.rms_d.step()
+        torch.clear_autocast_cache()
         if self.clip is not None:
             with torch.no_grad():
                 for parameter in self.critic.parameters():
@@ -109,7 +131,9 @@ class Masking(Teaching):
         """Estimate the channel, teach it to the generator, and start the average at the present weights."""
         logits, target, _ = logits_of(self.net, self.context.batches.evaluation())
         matrix = confusion(logits, target) if self.estimate == "confusion" else anchors(logits)
-        pretrain(self.generator, matrix, generator(self.context.seed, "masking pretraining"), self.pretrain)
+        # not under autocast, which would keep its copies of the first weights
+        with torch.autocast(self.context.device.type, enabled=False):
+            pretrain(self.generator, matrix, generator(self.context.seed, "masking pretraining"), self.pretrain)
         self.mean_net.load_state_dict(self.net.state_dict())
         self.begun = True
         self.predictor = self.mean_net

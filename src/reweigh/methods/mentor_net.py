@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from reweigh.batches import Batch
+from reweigh.methods.cell import Drawn, Number
 from reweigh.methods.mentor import PERCENTS, Mentor, Rows, predefined, predefined_rows, train_mentor
 from reweigh.methods.protocol import Context
 from reweigh.methods.self_paced import Pace
@@ -42,20 +43,34 @@ class MentorNet(Teaching):
         self, context: Context, percentile: float, decay: float, burn_in: int, fixed: bool, example_dropout: Plan
     ) -> None:
         super().__init__(context)
-        self.pace = Pace(percentile, decay)
+        self.pace = Pace(percentile, decay, context.device)
         self.burn_in: int = integer(0, PERCENTS)("burn_in", burn_in)
         self.fixed = fixed
         self.rates = dropout_rates(example_dropout)
         self.mentor = Mentor(generator(context.seed, "mentor")).to(context.device)
         self.trained = False
+        self.time = Number(context.device)
+        self.kept_examples = Drawn(self.draw, context.device)
+
+    def capture_key(self, step: int) -> Hashable:
+        return self.burning_in(step)
+
+    def prepare(self, step: int, size: int) -> None:
+        self.time.set(self.epoch_at(step))
+        self.kept_examples.at(step, size)
+
+    def draw(self, step: int, size: int) -> tuple[Tensor]:
+        """(B,) 1 for the examples that are not dropped, on the host."""
+        draws = generator(self.context.seed, "example dropout", step)
+        return (survivors(size, self.rates[self.epoch_at(step)], draws),)
 
     def train_mentor(self) -> None:
         """Make the mentor ready; called once, at the first iteration."""
 
-    def answer(self, losses: Tensor, delta: Tensor, epoch: int) -> Tensor:
+    def answer(self, losses: Tensor, delta: Tensor, epoch: Tensor) -> Tensor:
         """(B,) v by the mentor net."""
         with torch.no_grad():
-            v: Tensor = self.mentor(losses, delta, torch.full_like(losses, epoch, dtype=torch.long)).sigmoid()
+            v: Tensor = self.mentor(losses, delta, epoch.long().expand(len(losses))).sigmoid()
         return v
 
     def epoch_at(self, step: int) -> int:
@@ -63,20 +78,24 @@ class MentorNet(Teaching):
         epoch = min(PERCENTS - 1, PERCENTS * step // self.context.total)
         return min(epoch, self.burn_in) if self.fixed else epoch
 
+    def burning_in(self, step: int) -> bool:
+        return self.epoch_at(step) < self.burn_in - 1
+
     def v(self, losses: Tensor, step: int) -> Tensor:
-        epoch = self.epoch_at(step)
-        if epoch < self.burn_in - 1:
+        if self.burning_in(step):
             return torch.ones_like(losses)
-        return self.answer(losses, losses - self.pace.age.to(losses), epoch)
+        return self.answer(losses, losses - self.pace.age.to(losses), self.time.set(self.epoch_at(step)))
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         if not self.trained:
-            self.train_mentor()
+            # not under autocast, which would keep its copies of the first weights
+            with torch.autocast(self.context.device.type, enabled=False):
+                self.train_mentor()
             self.trained = True
         losses = row_losses(self.net(batch.inputs), batch.target)
         self.pace.update(losses)
         v = self.v(losses.detach(), step)
-        kept = survivors(len(v), self.rates[self.epoch_at(step)], generator(self.context.seed, "example dropout", step))
+        (kept,) = self.kept_examples.at(step, len(v))
         return (v * kept.to(v) * losses).mean()
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
@@ -114,7 +133,7 @@ class MentorNetPD(MentorNet):
             rows = Rows(*(column.to(self.context.device) for column in predefined_rows(draws)))
             train_mentor(self.mentor, rows, draws, self.mentor_steps)
 
-    def answer(self, losses: Tensor, delta: Tensor, epoch: int) -> Tensor:
+    def answer(self, losses: Tensor, delta: Tensor, epoch: Tensor) -> Tensor:
         return predefined(delta, epoch) if self.by_formula else super().answer(losses, delta, epoch)
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from reweigh.batches import Batch
 from reweigh.methods.alignment import alignments, trained, trusted_gradient
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, counts_for, row_losses
-from reweigh.methods.trusted import trusted_batches
+from reweigh.methods.teaching import Teaching, alike, counts_for, row_losses
+from reweigh.methods.trusted import Planned, trusted_batches
 from reweigh.spec.checks import flag, integer, number
 from reweigh.streams import generator
 
@@ -55,6 +55,8 @@ class MetaWeightNet(Teaching):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("V", "optimiser")
+    capture_key = alike
+    differentiates_twice: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -67,14 +69,19 @@ class MetaWeightNet(Teaching):
         normalise: bool = False,
     ) -> None:
         super().__init__(context)
-        self.clean = trusted_batches("MetaWeightNet", context, clean_batch)
+        self.clean = Planned(trusted_batches("MetaWeightNet", context, clean_batch))
         units: int = integer(1)("MetaWeightNet's hidden", hidden)
         rate: float = number(0, above=True)("MetaWeightNet's meta_lr", meta_lr)
         decay: float = number(0)("MetaWeightNet's meta_decay", meta_decay)
         self.inner_lr: float = number(0, above=True)("MetaWeightNet's inner_lr", inner_lr)
         self.normalise = flag("MetaWeightNet's normalise", normalise)
         self.V = WeightNet(units, generator(context.seed, "weight net")).to(context.device)
-        self.optimiser = torch.optim.Adam(self.V.parameters(), lr=rate, weight_decay=decay)
+        self.optimiser = torch.optim.Adam(
+            self.V.parameters(), lr=rate, weight_decay=decay, capturable=context.device.type == "cuda"
+        )
+
+    def prepare(self, step: int, size: int) -> None:
+        self.clean.prepare(step)
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         losses = row_losses(self.net(batch.inputs), batch.target)
@@ -101,6 +108,7 @@ class MetaWeightNet(Teaching):
         self.optimiser.zero_grad()
         (-self.inner_lr * (u * share).sum()).backward()
         self.optimiser.step()
+        torch.clear_autocast_cache()  # of V's weights as they were before
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         losses = row_losses(logits, target)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reweigh.batches import Batch
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, counts_for, row_losses
+from reweigh.methods.teaching import Teaching, alike, counts_for, row_losses
 from reweigh.spec.checks import number
 
 
@@ -19,6 +19,8 @@ class OHEM(Teaching):
     Args:
         keep: ρ in (0, 1]; 1 is cross entropy.
     """
+
+    capture_key = alike
 
     def __init__(self, context: Context, keep: float = 0.5) -> None:
         super().__init__(context)

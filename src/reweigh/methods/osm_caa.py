@@ -13,7 +13,7 @@ from torch.nn import functional
 from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, row_losses
+from reweigh.methods.teaching import Teaching, alike, row_losses
 from reweigh.nets import Net, classify
 from reweigh.spec.checks import number
 
@@ -38,6 +38,8 @@ class OSMCAA(Teaching):
         lam: λ in [0, 1].
         cce: weight of cross entropy.
     """
+
+    capture_key = alike
 
     def __init__(
         self,

@@ -9,8 +9,9 @@ from torch import Tensor
 from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
 from reweigh.losses.loss import pick
+from reweigh.methods.cell import Number
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching
+from reweigh.methods.teaching import Teaching, alike
 from reweigh.spec.checks import flag, number
 
 
@@ -25,15 +26,25 @@ class ProSelfLC(Teaching):
         detach: take p in the target as a constant; the published program does not, so that it lowers the entropy too.
     """
 
+    capture_key = alike
+
     def __init__(self, context: Context, B: float = 10.0, transit: float = 0.5, detach: bool = False) -> None:
         super().__init__(context)
         self.B: float = number(0)("ProSelfLC's B", B)
         self.transit: float = number(0, 1)("ProSelfLC's transit", transit)
         self.detach = flag("ProSelfLC's detach", detach)
+        self.divisor = Number(context.device)
+
+    def prepare(self, step: int, size: int) -> None:
+        self.inverse_growth_at(step)
+
+    def inverse_growth_at(self, step: int) -> Tensor:
+        """1 / g(t), on the device."""
+        return self.divisor.set(inverse_growth(step / self.context.total, self.B, self.transit))
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         log_p = at_least_float32(self.net(batch.inputs)).log_softmax(1)
-        trust = own_trust(log_p.detach(), step / self.context.total, self.B, self.transit)
+        trust = certainty(log_p.detach()) / self.inverse_growth_at(step)
         p = log_p.detach().exp() if self.detach else log_p.exp()
         return -((1 - trust) * pick(log_p, batch.target) + trust * (p * log_p).sum(1)).mean()
 
@@ -45,5 +56,15 @@ def own_trust(log_p: Tensor, time: float, B: float, transit: float = 0.5) -> Ten
     >>> own_trust(torch.tensor([[0.7, 0.2, 0.1]]).log(), 0.75, 10.0)
     tensor([0.2497])
     """
+    return certainty(log_p) / inverse_growth(time, B, transit)
+
+
+def certainty(log_p: Tensor) -> Tensor:
+    """(B,) l(p) = 1 - H(p) / log C, at least 0."""
     entropy = -(log_p.exp() * log_p).sum(1)
-    return (1 - entropy / math.log(log_p.shape[1])).clamp_min(0) / (1 + math.exp(-B * (time - transit)))
+    return (1 - entropy / math.log(log_p.shape[1])).clamp_min(0)
+
+
+def inverse_growth(time: float, B: float, transit: float) -> float:
+    """1 / g(t)."""
+    return 1 + math.exp(-B * (time - transit))

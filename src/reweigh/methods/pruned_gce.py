@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reweigh.batches import Batch
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, counts_for, logits_of, row_losses, snapshot, starting_epoch
+from reweigh.methods.teaching import Teaching, alike, counts_for, logits_of, row_losses, snapshot, starting_epoch
 from reweigh.spec.checks import integer, number
 
 
@@ -30,6 +30,7 @@ class PrunedGCE(Teaching):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("kept_examples", "best", "best_accuracy")
+    capture_key = alike
 
     def __init__(self, context: Context, q: float = 0.7, k: float = 0.5, start: int = 40, every: int = 10) -> None:
         super().__init__(context)
@@ -73,4 +74,4 @@ class PrunedGCE(Teaching):
         chosen = torch.zeros_like(self.kept_examples)
         chosen[index] = (-row_losses(logits, target)).exp() > self.k
         if chosen.any():
-            self.kept_examples = chosen
+            self.kept_examples.copy_(chosen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 
 import torch
 from torch import Tensor, nn
@@ -80,14 +81,20 @@ class SAdaptation(Teaching):
         self.channel = Channel(log_channel(matrix, self.top), features).to(context.device)
         self.trainable = nn.ModuleDict({"net": self.net, "channel": self.channel})
 
+    def capture_key(self, step: int) -> Hashable:
+        return self.warming(step)
+
     def loss(self, batch: Batch, step: int) -> Tensor:
         h = self.body.features(batch.inputs)
         logits = classify(self.body.classifier, self.body.dropout(h))
         plain = row_losses(logits, batch.target)
-        if step // self.context.epoch < self.warm_up:
+        if self.warming(step):
             return plain.mean()
         through = channel_losses(logits, self.channel(h), batch.target)
         return ((1 - self.beta) * through + self.beta * plain).mean()
+
+    def warming(self, step: int) -> bool:
+        return step // self.context.epoch < self.warm_up
 
     def epoch_end(self, epoch: int) -> None:
         if epoch + 1 != self.warm_up:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from reweigh.batches import Batch
+from reweigh.methods.cell import Number
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, counts_for, row_losses
+from reweigh.methods.teaching import Teaching, alike, counts_for, row_losses
 from reweigh.spec.checks import number, one_of
 
 
@@ -24,25 +26,34 @@ class Pace:
     [1.0, 1.5, 1.75]
     """
 
-    def __init__(self, percentile: float, decay: float) -> None:
+    def __init__(self, percentile: float, decay: float, device: torch.device | str = "cpu") -> None:
         self.percentile: float = number(0, 1)("percentile", percentile)
         self.decay: float = number(0, 1, below=True)("decay", decay)
-        self.age = torch.zeros(())
+        self.age = torch.zeros((), device=device)
 
     def update(self, losses: Tensor) -> Tensor:
         """The age after this batch."""
         if self.percentile == 1:
-            self.age = torch.full_like(losses[0], torch.inf)
+            self.age.fill_(torch.inf)
         else:
-            found = losses.detach().float().quantile(self.percentile, interpolation="nearest")
-            self.age = self.decay * self.age.to(found) + (1 - self.decay) * found
+            found = losses.detach().float().sort().values[rank(self.percentile, len(losses))]
+            self.age.copy_(self.decay * self.age + (1 - self.decay) * found)
         return self.age
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"age": self.age}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.age = state["age"]
+        self.age.copy_(state["age"])
+
+
+def rank(percentile: float, size: int) -> int:
+    """Which of `size` sorted numbers is nearest to a percentile, as `torch.quantile` has it, which looks at them.
+
+    >>> [rank(0.5, size) for size in (3, 4, 6)], torch.arange(6.0).quantile(0.5, interpolation="nearest")
+    ([1, 2, 2], tensor(2.))
+    """
+    return int(np.rint(np.float32(percentile) * np.float32(size - 1)))
 
 
 class SelfPaced(Teaching):
@@ -58,6 +69,7 @@ class SelfPaced(Teaching):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("pace", "threshold")
+    capture_key = alike
 
     def __init__(
         self,
@@ -69,10 +81,15 @@ class SelfPaced(Teaching):
         divide_by: str = "batch",
     ) -> None:
         super().__init__(context)
-        self.pace = Pace(percentile, decay)
+        self.pace = Pace(percentile, decay, context.device)
         self.threshold: float | None = None if threshold is None else number(0)("threshold", threshold)
+        self.limit = Number(context.device)
         self.growth: float = number(1)("growth", growth)
         self.divide_by: str = one_of("batch", "kept")("divide_by", divide_by)
+
+    def prepare(self, step: int, size: int) -> None:
+        if self.threshold is not None:
+            self.limit.set(self.threshold)
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         losses = row_losses(self.net(batch.inputs), batch.target)
@@ -84,7 +101,7 @@ class SelfPaced(Teaching):
 
     def v(self, losses: Tensor) -> Tensor:
         """(B,) weights in [0, 1] at the present age."""
-        age = self.pace.age.to(losses) if self.threshold is None else self.threshold
+        age = self.pace.age.to(losses) if self.threshold is None else self.limit.set(self.threshold)
         return (losses <= age).to(losses)
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
@@ -122,4 +139,4 @@ class SPCL(SelfPaced):
     def v(self, losses: Tensor) -> Tensor:
         if self.threshold is None:
             return (1 - (losses - self.pace.age.to(losses)) / self.gamma).clamp(0, 1)
-        return (1 - losses / max(self.threshold, 1e-30)).clamp(0, 1)
+        return (1 - losses / self.limit.set(self.threshold).clamp_min(1e-30)).clamp(0, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import torch
 from torch import Tensor
 
@@ -34,6 +36,9 @@ class SIGUA(Teaching):
         self.forgetting = Forgetting(forget_rate, warm_up)
         self.gamma: float = number(0)("SIGUA's gamma", gamma)
         self.rate: float = number(0, 1)("SIGUA's rate", rate)
+
+    def capture_key(self, step: int) -> Hashable:
+        return self.forgetting.at(step // self.context.epoch)
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         losses = row_losses(self.net(batch.inputs), batch.target)
@@ -70,9 +75,15 @@ class SIGUABC(Teaching):
         self.gamma: float = number(0)("SIGUABC's gamma", gamma)
         self.warm_up = starting_epoch(context, "SIGUABC's warm_up", warm_up)
 
+    def capture_key(self, step: int) -> Hashable:
+        return self.ascends(step)
+
     def loss(self, batch: Batch, step: int) -> Tensor:
         losses = self.correction(at_least_float32(self.net(batch.inputs)), batch.target)
-        if step // self.context.epoch >= self.warm_up:
+        if self.ascends(step):
             losses = torch.where(losses < 0, -self.gamma * losses, losses)
         mean: Tensor = losses.mean()
         return mean
+
+    def ascends(self, step: int) -> bool:
+        return step // self.context.epoch >= self.warm_up

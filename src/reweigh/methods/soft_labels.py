@@ -9,7 +9,7 @@ from torch import Tensor
 from reweigh.batches import Batch
 from reweigh.errors import DataError
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, row_losses
+from reweigh.methods.teaching import Teaching, alike, row_losses
 from reweigh.noise.arrays import read_array
 
 
@@ -20,6 +20,8 @@ class SoftLabels(Teaching):
         file: a .npy of (N, C) probabilities, in the order of the training part.
         hash: how the file's sha256 must begin.
     """
+
+    capture_key = alike
 
     def __init__(self, context: Context, file: str, hash: str | None = None) -> None:
         super().__init__(context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -21,6 +21,10 @@ class Teaching:
 
     `kept` names the attributes that a checkpoint needs: tensors, numbers, texts, None and lists or dicts of them, or
     anything with a state dict of its own.
+
+    A method takes part in the capture of iterations as one graph (`reweigh.train.captured`) by `capture_key(step)`, and
+    where the host decides anything from step to step, by `prepare(step, size)`. One that can't may say why:
+    `uncaptured`.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
@@ -49,6 +53,11 @@ class Teaching:
                 setattr(self, name, saved.to(self.context.device) if isinstance(saved, Tensor) else saved)
 
 
+def alike(method: object, step: int) -> Hashable:
+    """The `capture_key` of a method whose iterations are all alike: one graph does for all."""
+    return None
+
+
 def _written(value: Any) -> Any:
     return value.state_dict() if hasattr(value, "state_dict") else value
 
@@ -72,12 +81,21 @@ def counts_for(v: Tensor, losses: Tensor) -> Tensor:
 
 
 @contextmanager
+def without_gradients() -> Iterator[None]:
+    """No gradients for as long as the block lasts, and afterwards no trace of that."""
+    with torch.no_grad():
+        yield
+    # torch before 2.11 would give autocast's copies of weights that were made here, without gradients, to later passes
+    torch.clear_autocast_cache()
+
+
+@contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
     """No gradients, and the net in evaluation mode, for as long as the block lasts."""
     was = net.training
     net.eval()
     try:
-        with torch.no_grad():
+        with without_gradients():
             yield
     finally:
         net.train(was)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from reweigh.batches import Loader, Resident, Shuffled
+from torch import Tensor
+
+from reweigh.batches import Batch, Loader, Resident, Shuffled
+from reweigh.methods.cell import Drawn
 from reweigh.methods.protocol import Context
 from reweigh.spec.checks import integer
 from reweigh.streams import mix
@@ -21,3 +24,29 @@ def trusted_batches(owner: str, context: Context, size: int) -> Resident | Loade
     batches = context.trusted.with_labels(context.trusted.labels)
     batches.order = Shuffled(len(batches), size, mix(context.seed, "trusted"))
     return batches
+
+
+class Planned:
+    """Batches by step; where they lie on the device, what is planned for a step always lies in one place.
+
+    Args:
+        batches: which.
+    """
+
+    def __init__(self, batches: Resident | Loader) -> None:
+        self._batches = batches
+        self._plan = Drawn(self._draw, batches.device)
+
+    def prepare(self, step: int) -> None:
+        """Plan that step's batch, so that capturing `batch(step)` captures only how it is assembled."""
+        if isinstance(self._batches, Resident):
+            self._plan.at(step, 0)
+
+    def batch(self, step: int) -> Batch:
+        """The batch of that step."""
+        if isinstance(self._batches, Resident):
+            return self._batches.assemble(*self._plan.at(step, 0))
+        return self._batches.batch(step)
+
+    def _draw(self, step: int, size: int) -> tuple[Tensor, ...]:
+        return (self._batches.plan(step),) if isinstance(self._batches, Resident) else ()

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -78,14 +78,20 @@ def fastest(eager: Eager, speed: Speed, obstacle: str | None = None) -> tuple[Ca
     """The iteration to use, and where that is not what was asked for, one line saying why."""
     if eager.batches.device.type != "cuda":
         return eager, None
-    if speed.kernels:
-        use_small_convolutions(eager.method.trainable)
-    if speed.compile:
-        compile_net(eager.method.predictor)
+    give_velocities(eager.optimiser)
+    note = None
+    if getattr(eager.method, "differentiates_twice", False):
+        if speed.kernels or speed.compile:  # of neither torch knows a second derivative
+            note = f"not compiled, without own convolutions: {type(eager.method).__name__} differentiates twice"
+    else:
+        if speed.kernels:
+            use_small_convolutions(eager.method.trainable)
+        if speed.compile:
+            compile_net(eager.method.predictor)
     if not speed.capture:
-        return eager, None
+        return eager, note
     why = obstacle or _obstacle(eager)
-    return (Captured(eager), None) if why is None else (eager, f"not captured: {why}")
+    return (Captured(eager), note) if why is None else (eager, f"not captured: {why}")
 
 
 def _obstacle(eager: Eager) -> str | None:
@@ -98,8 +104,20 @@ def _obstacle(eager: Eager) -> str | None:
     if any("delta" in group for group in eager.optimiser.param_groups):
         return "the epsilon of adam-caffe changes at every iteration"
     if not isinstance(eager.method, ByCriterion) and not hasattr(eager.method, "capture_key"):
-        return f"{type(eager.method).__name__} decides on the host what to learn from"
+        unknown = f"{type(eager.method).__name__} decides on the host what to learn from"
+        return str(getattr(eager.method, "uncaptured", unknown))
     return None
+
+
+def give_velocities(optimiser: torch.optim.Optimizer) -> None:
+    """Let every parameter have a velocity, 0 to begin with: the same steps, where parameters start to learn later.
+
+    torch's fused SGD makes velocities at its first step, and refuses a parameter that comes without one afterwards.
+    """
+    for group in optimiser.param_groups:
+        if group.get("fused") and group.get("momentum"):
+            for parameter in group["params"]:
+                optimiser.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
 
 
 def compile_net(net: nn.Module) -> None:
@@ -115,8 +133,12 @@ class Captured:
     """`Eager`, replayed.
 
     A method other than a criterion takes part if it has `capture_key(step)`: iterations with equal keys do the same
-    on the host, and when the key changes the graph is captured anew. Where capturing fails, because something in the
-    net or the method waits for the device, the run goes on uncaptured and `note` says why.
+    on the host, and when the key changes the graph is captured anew, after an iteration as it is. What the host decides
+    for every step, such as a random partner for every example, `prepare(step, size of the batch)` writes to fixed
+    places before a replay (`reweigh.methods.cell`). What a method keeps on the device it changes in place.
+
+    Where capturing fails, because something in the net or the method waits for the device, the run goes on uncaptured
+    and `note` says why.
     """
 
     def __init__(self, eager: Eager) -> None:
@@ -125,9 +147,10 @@ class Captured:
                 f"batches must lie on the device (Resident), not come from a {type(eager.batches).__name__}"
             )
         self.eager, self.batches = eager, eager.batches
-        self._key_of: Callable[[int], Any] = getattr(eager.method, "capture_key", lambda step: None)
+        self._key_of: Callable[[int], Hashable] = getattr(eager.method, "capture_key", lambda step: None)
+        self._prepare: Callable[[int, int], None] = getattr(eager.method, "prepare", lambda step, size: None)
         self.note: str | None = None
-        self._warm, self._key = 0, None
+        self._warm, self._key = 0, cast(Hashable, None)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._plan: Tensor
         self._loss: Tensor
@@ -137,22 +160,24 @@ class Captured:
         key = self._key_of(step)
         if key != self._key:
             self._graph, self._warm, self._key = None, min(self._warm, WARM - 1), key
+        if self._graph is None and (self._warm < WARM or self.note is not None):
+            self._warm += 1
+            return self.eager(step)
+        plan = self.batches.plan(step)
+        self.eager.prepare(step)
+        self._prepare(step, plan.shape[1])
         if self._graph is None:
-            if self._warm < WARM or self.note is not None:
-                self._warm += 1
-                return self.eager(step)
             try:
-                self._graph = self._capture(step)
+                self._graph = self._capture(step, plan.clone())
             except RuntimeError as error:
                 self.note = f"not captured: {str(error).partition(chr(10))[0]}"
                 return self.eager(step)
-        self.eager.prepare(step)
-        self._plan.copy_(self.batches.plan(step))
+        self._plan.copy_(plan)
         self._graph.replay()
         return self._loss
 
-    def _capture(self, step: int) -> torch.cuda.CUDAGraph:
-        self._plan = self.batches.plan(step).clone()
+    def _capture(self, step: int, plan: Tensor) -> torch.cuda.CUDAGraph:
+        self._plan = plan
 
         def iteration() -> None:
             self._loss = self.eager.learn(self.batches.assemble(self._plan), step)
@@ -176,14 +201,15 @@ def looking(
     speed: Speed, autocast: Callable[[], AbstractContextManager[Any]], batch_size: int, beat: Callable[[], None]
 ) -> See:
     """(net, part, weigh) -> Seen: `look`, whose forward pass over full batches is captured where it can be."""
-    graphs: dict[int, _Forward] = {}
+    graphs: dict[tuple[int, int], _Forward] = {}  # by net, which a method may change, and part
 
     def see(net: nn.Module, part: Resident | Loader, weigh: Weigh | None = None) -> Seen:
         if not speed.capture or isinstance(part, Loader):
             return look(net, part, batch_size, autocast, weigh, beat)
-        if id(part) not in graphs:
-            graphs[id(part)] = _Forward(net, autocast)
-        return graphs[id(part)](part, batch_size, weigh, beat)
+        which = id(net), id(part)
+        if which not in graphs:
+            graphs[which] = _Forward(net, autocast)
+        return graphs[which](part, batch_size, weigh, beat)
 
     return see
 

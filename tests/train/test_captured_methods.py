@@ -1,0 +1,253 @@
+"""On a GPU: methods captured as graphs do what they do uncaptured, in every mode, and go on where they stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from reweigh.batches import Resident, Shuffled
+from reweigh.record import read_header
+from reweigh.run import Interrupted, Speed, Update, execute
+from reweigh.spec import Run
+from reweigh.train.captured import Captured, fastest, give_velocities, looking
+from reweigh.train.evaluate import look
+from reweigh.train.loop import Eager
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+PLAIN = Speed(capture=False, kernels=False, compile=False)
+MASK = "[[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]"
+METHODS = [  # an epoch is 8 iterations, a run 36
+    "ClassBalanced(0.9)",
+    "LDAM(drw_at=2)",
+    "OHEM(0.5)",
+    "SelfPaced(0.7)",
+    "SelfPaced(threshold=1.5, divide_by='kept')",
+    "SPCL(0.7)",
+    "SPCL(threshold=3)",
+    "ActiveBias(warm_up=2)",
+    "ActiveBias('closeness', warm_up=1, mean_over='batch')",
+    "PrunedGCE(k=0.2, start=1, every=2)",
+    "LearningToReweight(20)",
+    "MetaWeightNet(inner_lr=0.05, clean_batch=20)",
+    "MetaWeightNet(clean_batch=20, normalise=True)",
+    "D2L(start=0, window=2, k=5)",
+    "MentorNetPD",
+    "MentorNetPD(mentor='net', mentor_steps=20)",
+    "MentorNetDD(dump_epochs=2, mentor_steps=20, burn_in=40)",
+    "SAdaptation(warm_up=2)",
+    "SAdaptation('complex', warm_up=1, top=3)",
+    f"Masking({MASK}, warm_up=2, pretrain=10, average=0.5)",
+    f"Masking({MASK}, warm_up=0, pretrain=10, clip=0.01)",
+    "MDYRH(warm_up=2)",
+    "MDDYRSH(warm_up=1, soft_from=3, cooling=3)",
+    "CoTeaching(0.4, warm_up=3)",
+    "Decoupling(warm_up=12)",
+    "SIGUA(0.4, warm_up=2)",
+    "SIGUABC(symmetric(0.4), warm_up=1)",
+    "ProSelfLC",
+    "ELR(lam=1)",
+    "ELR(half=True)",
+    "ANL(5, 5, 1e-4)",
+    "OSMCAA",
+    "SoftLabels('{folder}/soft.npy')",
+    "JointLabels('{folder}/labels.npy', begin=2, slots=3)",
+    "Curriculum('{folder}/difficulty.npy')",
+]
+WITH_STATE = [  # of every kind: per example, an average, a second net, an optimiser, draws, a table, other labels
+    "ELR(lam=1)",
+    "SelfPaced(0.7)",
+    "CoTeaching(0.4, warm_up=3)",
+    "MetaWeightNet(clean_batch=20)",
+    f"Masking({MASK}, warm_up=2, pretrain=10, average=0.5)",
+    "MDYRH(warm_up=2)",
+    "JointLabels('{folder}/labels.npy', begin=2, slots=3)",
+]
+MODES = {
+    "fp32": ("fp32", Speed(compile=False)),
+    "bf16": ("bf16", Speed(compile=False)),
+    "compiled": ("bf16", Speed(compile=True)),
+}
+
+
+def run_of(folder: Path, method: str | None = None, **change: Any) -> Run:
+    """A small run on pictures of four classes that differ in brightness, with all that can be recorded."""
+    rng = np.random.default_rng(0)
+    n = 640
+    y = np.arange(n) % 4
+    x = np.clip(rng.normal(60 + 45 * y[:, None, None, None], 40, (n, 32, 32, 3)), 0, 255).astype(np.uint8)
+    np.savez(folder / "images.npz", x_train=x[:320], y_train=y[:320], x_test=x[320:], y_test=y[320:])
+    np.save(folder / "soft.npy", rng.dirichlet(np.ones(4), 256))
+    np.save(folder / "difficulty.npy", rng.random(256))
+    base: dict[str, Any] = {
+        "data": str(folder / "images.npz"),
+        "net": "resnet20",
+        "method": None if method is None else method.replace("{folder}", str(folder)),
+        "weighting": "DM(0.5, linear(2, 8))" if method is None else None,
+        "noise": "symmetric",
+        "rate": 0.2,
+        "validation": 0.2,
+        "iterations": 36,
+        "batch_size": 32,
+        "augment": "pad-crop-flip",
+        "evaluate_every": 9,
+        "record_p": True,
+        "record_margins": True,
+        "device": "cuda",
+        "deterministic": True,
+    }
+    return Run(**(base | change))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    found = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+    result = json.loads(found["result.json"])
+    del result["seconds"], found["run.json"]  # the latter says whether it was captured
+    return found | {"result.json": json.dumps(result).encode()}
+
+
+def differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
+    """Which files are not the same, by name: their contents would fill the screen."""
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+def interrupted(run: Run, root: Path, speed: Speed, stops: tuple[int, ...]) -> Path:
+    """The run, stopped at these iterations and taken up again."""
+    for stop in stops:
+        done = [0]
+
+        def watch(update: Update, done: list[int] = done) -> None:
+            done[0] = update.step
+
+        with pytest.raises(Interrupted):
+            execute(run, root, watch=watch, should_stop=lambda d=done, s=stop: d[0] >= s, speed=speed)
+    return execute(run, root, speed=speed)
+
+
+@GPU
+@pytest.mark.parametrize("method", METHODS)
+def test_a_captured_method_is_the_uncaptured_one_bit_for_bit(tmp_path: Path, method: str) -> None:
+    run = run_of(tmp_path, method)
+    notes: list[str | None] = []
+    captured = execute(run, tmp_path / "captured", watch=lambda update: notes.append(update.note))
+    assert not any(notes)
+    assert read_header(captured).environments[-1]["captured"]
+    plain = execute(run, tmp_path / "plain", speed=PLAIN)
+    found = contents(captured)
+    assert {"p.f16", "margins.bin"} <= found.keys()
+    assert differing(found, contents(plain)) == []
+
+
+@GPU
+@pytest.mark.parametrize("method", WITH_STATE)
+def test_a_captured_method_goes_on_where_it_stopped(tmp_path: Path, method: str) -> None:
+    run, speed = run_of(tmp_path, method), Speed(compile=False)
+    unbroken = contents(execute(run, tmp_path / "unbroken", speed=speed))
+    assert differing(contents(interrupted(run, tmp_path / "broken", speed, (2, 13, 20))), unbroken) == []
+
+
+@GPU
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", [None, "ELR(lam=1)"])
+def test_resuming_is_exact_in_every_mode(tmp_path: Path, mode: str, method: str | None) -> None:
+    precision, speed = MODES[mode]
+    run = run_of(tmp_path, method, precision=precision)
+    unbroken = execute(run, tmp_path / "unbroken", speed=speed)
+    broken = interrupted(run, tmp_path / "broken", speed, (5, 20))
+    used = read_header(broken).environments[-1]
+    assert (used["captured"], used["own_convolutions"], used["compiled"]) == (True, mode != "fp32", mode == "compiled")
+    assert differing(contents(broken), contents(unbroken)) == []
+
+
+@GPU
+@pytest.mark.parametrize("method", ["LearningToReweight(20)", "MetaWeightNet(clean_batch=20)"])
+def test_second_derivatives_leave_own_convolutions_and_the_compiler_out(tmp_path: Path, method: str) -> None:
+    run = run_of(tmp_path, method, precision="bf16")
+    notes: list[str | None] = []
+    fast = execute(run, tmp_path / "fast", speed=Speed(compile=True), watch=lambda update: notes.append(update.note))
+    told = [note for note in notes if note]
+    assert len(told) == 1
+    assert "differentiates twice" in told[0]
+    assert differing(contents(fast), contents(execute(run, tmp_path / "plain", speed=PLAIN))) == []
+
+
+@GPU
+@pytest.mark.parametrize("compiled", [False, True], ids=["captured", "compiled"])
+def test_a_net_in_three_modes_is_captured_in_bfloat16(tmp_path: Path, compiled: bool) -> None:
+    """Training, without gradients, and evaluation, all within an iteration."""
+    run = run_of(tmp_path, "MDYRH(warm_up=1)", precision="bf16", deterministic=False)
+    notes: list[str | None] = []
+    speed = Speed(compile=compiled)
+    folder = execute(run, tmp_path / "runs", speed=speed, watch=lambda update: notes.append(update.note))
+    assert not any(notes)
+    assert np.isfinite(json.loads((folder / "result.json").read_text())["final"]["test_cross_entropy"])
+
+
+# What can be seen without a GPU
+
+
+def eager_of(method: Any, optimiser: torch.optim.Optimizer) -> Eager:
+    batches = Resident(np.zeros((8, 2), np.float32), np.arange(8) % 2, order=Shuffled(8, 4, 0))
+    batches.device = torch.device("cuda")  # as far as the choice is concerned
+    settings: dict[str, Any] = {"total": 10, "learning_rate": lambda step: 0.1, "autocast": nullcontext}
+    return Eager(method, batches, optimiser, **settings)
+
+
+def test_second_derivatives_are_torchs_own() -> None:
+    net = nn.Linear(2, 2)
+    kind = type("Twice", (), {"differentiates_twice": True, "capture_key": lambda self, step: None, "trainable": net})
+    eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
+    iteration, note = fastest(eager, Speed(compile=True))
+    assert isinstance(iteration, Captured)
+    assert note == "not compiled, without own convolutions: Twice differentiates twice"
+    assert fastest(eager, Speed(kernels=False, compile=False))[1] is None
+
+
+def test_a_method_says_itself_why_it_is_not_captured() -> None:
+    net = nn.Linear(2, 2)
+    kind = type("Video", (), {"uncaptured": "Video sorts frames", "trainable": net, "predictor": net})
+    eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
+    assert fastest(eager, Speed(False, False, False))[1] is None
+    assert fastest(eager, Speed(True, False, False))[1] == "not captured: Video sorts frames"
+
+
+def test_a_parameter_may_start_to_learn_later() -> None:
+    ends = []
+    for fused in (False, True):
+        a, b = (nn.Parameter(torch.ones(3)) for _ in range(2))
+        optimiser = torch.optim.SGD([a, b], lr=0.1, momentum=0.9, weight_decay=0.01, fused=fused)
+        give_velocities(optimiser)
+        for step in range(4):
+            optimiser.zero_grad()
+            torch.autograd.backward((a * a).sum() if step < 2 else (a * a * b).sum())
+            optimiser.step()
+        ends.append(torch.stack((a, b)).detach())
+    torch.testing.assert_close(*ends)
+
+
+def test_every_net_is_evaluated_by_its_own_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Graph:
+        def __init__(self, work: Callable[[], None]) -> None:
+            self.replay = work
+            work()
+
+    monkeypatch.setattr("reweigh.train.captured.capture", Graph)
+    part = Resident(np.random.default_rng(0).normal(size=(8, 2)).astype(np.float32), np.arange(8) % 2)
+    see = looking(Speed(True, False, False), nullcontext, 4, lambda: None)
+    for net in (nn.Linear(2, 2), nn.Linear(2, 2)):
+        assert torch.equal(see(net, part).p, look(net, part, 4, nullcontext).p)
+
+
+def test_these_runs_can_be_carried_out(tmp_path: Path) -> None:
+    """Their words are understood, and what is compared above is recorded."""
+    run = replace(run_of(tmp_path, "ELR(lam=1)"), device="cpu", net="cifarnet", iterations=2, evaluate_every=2)
+    found = contents(execute(run, tmp_path / "runs"))
+    assert {"rows.jsonl", "result.json", "model.json", "p.f16", "margins.bin"} <= found.keys()
