@@ -1,8 +1,7 @@
 """Which wrong labels are found, and at what cost: one robust run against cleanlab on five folds, and AUM.
 
     nice python benchmarks/suspects.py --data digits --root runs/suspects
-    python benchmarks/suspects.py --data cifar10 tin100 imdb --device cuda --root runs/suspects --seeds 0
-    python benchmarks/suspects.py --data cifar10 --device cuda --root runs/suspects --seeds 0 --only cleanlab
+    nice python benchmarks/suspects.py --data imdb --root runs/suspects --seeds 0
 
 On every problem (suspects_problems.py) and seed, with the same net, noise and schedule:
 
@@ -10,19 +9,29 @@ On every problem (suspects_problems.py) and seed, with the same net, noise and s
     aum           two runs by cross entropy with threshold samples (Pleiss 2020)
     folds         five runs on all but a fold, by cross entropy and by the robust weighting, whose out-of-fold
                   probabilities are judged by `find_suspects` and kept in --root/out-of-fold
-    cleanlab      cleanlab on those probabilities; left out where it is not installed, and done later where
-                  --root has been copied to, by the last of the commands above, which needs no GPU
+    cleanlab      cleanlab on those probabilities; left out where it is not installed
     retrained     labels called wrong are replaced by the suggested ones, and a new net is trained on them
+    tables        the CSV of all that --root has of the chosen data, and the JSON that says what it was made with
 
 `seconds` are of all runs it took, training and evaluation, and of finding: CPU time of one thread on a CPU, wall time
-on a GPU. What is done is not done again; the CSV holds all that --root has of the chosen data, and the JSON beside it
-says what it was made with.
+on a GPU. What is done is not done again, also where only lines/, out-of-fold/ and seconds/ of --root are left.
+
+On a GPU several runs go at a time (--jobs), and several such processes, each with other problems or stages, which
+says nothing of what a run costs. So first of all
+
+    time          one run by the robust weighting, and one fold by cross entropy, of the first problem of the data,
+                  each alone on the GPU, up to the probabilities of its examples; all others cost as much
+
+    python benchmarks/suspects.py --device cuda --jobs 5 --data cifar10 tin100 --root R --seeds 0 --only time
+    python benchmarks/suspects.py --device cuda --jobs 5 --data cifar10 --root R --seeds 0 --only "one run" aum &
+    python benchmarks/suspects.py --device cuda --jobs 5 --data cifar10 --root R --seeds 0 --only folds &
+
+and cleanlab, which needs no GPU, wherever R has been copied to, with `--device cuda --only cleanlab tables`.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import time
 from collections.abc import Callable
@@ -31,17 +40,18 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from provenance import installed, provenance
-from suspects_lines import cleanlabs, ours
+from suspects_clock import Stopwatch
+from suspects_lines import Lines, cleanlabs, ours, write
 from suspects_problems import DATA, PLAIN, PROBLEMS, Problem
 
 from reweigh.procedures.label_correction import relabelled
 from reweigh.record import read_header, read_result
-from reweigh.run import execute
+from reweigh.run import Interrupted, execute
 from reweigh.run.material import gather
 from reweigh.spec import Run
 from reweigh.suspects import METHODS, find_suspects, suspects_of
@@ -50,72 +60,128 @@ from reweigh.suspects.evidence import of_run, out_of_fold
 RESULTS = Path(__file__).parent / "results"
 FOLDS = 5
 STAGES = ("one run", "aum", "folds", "cleanlab", "retrained")
-Lines = list[dict[str, Any]]
-T = TypeVar("T")
 
 
 def main() -> None:
     """Do what is missing, then write the tables."""
+    options = arguments()
+    torch.set_num_threads(1)
+    until = time.monotonic() + 60 * options.minutes
+    watch = Stopwatch(options.root, options.device, options.jobs, until)
+    chosen = [p for p in PROBLEMS if p.data in options.data and (options.problem or "") in p.name]
+    try:
+        trains = not {"cleanlab", "tables"}.issuperset(options.only)
+        if trains and (options.jobs == 1 or "time" in options.only):
+            warm_up(chosen[0], options.root, options.device)
+        if "time" in options.only and options.jobs > 1:
+            for data in options.data:
+                Bench(first_of(data), 0, options, watch).time_alone()
+        for seed in options.seeds:
+            for problem in chosen:
+                bench = Bench(problem, seed, options, watch)
+                for stage in STAGES:
+                    if stage in options.only:
+                        bench.stage(stage)
+    except Interrupted:
+        print("time is up: what is not done goes on from here the next time", flush=True)
+    if "tables" in options.only:
+        for data in options.data:
+            write(options.root, data, options.out / f"suspects-{data}.csv", {"folds": FOLDS})
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, required=True, help="where the run folders lie, and all else")
     parser.add_argument("--data", nargs="*", default=list(DATA), choices=DATA)
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--only", nargs="*", default=list(STAGES), choices=STAGES, metavar="STAGE")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; with more than one they aren't timed")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which runs are stopped")
+    every = ("time", *STAGES, "tables")
+    parser.add_argument("--only", nargs="*", default=list(every), choices=every, metavar="STAGE")
     parser.add_argument("--problem", help="only problems with this in their name")
-    parser.add_argument("--iterations", type=int, help="instead of the default: to see whether all works")
-    parser.add_argument("--out", type=Path, help="the CSV; by default benchmarks/results/suspects-DATA.csv")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    chosen = [p for p in PROBLEMS if p.data in arguments.data and (arguments.problem or "") in p.name]
-    if arguments.only != ["cleanlab"]:
-        warm_up(chosen[0], arguments.root, arguments.device)
-    for seed in arguments.seeds:
-        for problem in chosen:
-            bench = Bench(problem, seed, arguments.root, arguments.device, arguments.iterations)
-            for stage in STAGES:
-                if stage in arguments.only:
-                    bench.stage(stage)
-    for data in arguments.data:
-        write(arguments.root, data, arguments.out or RESULTS / f"suspects-{data}.csv")
+    parser.add_argument("--iterations", type=int, help="instead of the problem's own")
+    parser.add_argument("--commit", help="the commit that is measured, where git does not know it")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the folder of the tables")
+    return parser.parse_args()
+
+
+def first_of(data: str) -> Problem:
+    """The problem whose runs tell what runs on these data cost."""
+    return next(problem for problem in PROBLEMS if problem.data == data)
 
 
 def warm_up(problem: Problem, root: Path, device: str) -> None:
     """Load what the first run of a process has to load, so that it isn't charged for it."""
+    iterations = 1 if device == "cpu" else 8  # a GPU captures them after three
+    run = problem.run(root, PLAIN, 0, device, iterations)
     with TemporaryDirectory() as folder:
-        execute(problem.run(root, PLAIN, 0, device, iterations=1), Path(folder))
+        execute(replace(run, evaluate_every=iterations), Path(folder))
 
 
 class Bench:
     """One problem with one seed; every stage leaves a file of lines."""
 
-    def __init__(self, problem: Problem, seed: int, root: Path, device: str, iterations: int | None) -> None:
-        self.problem, self.seed, self.root, self.device = problem, seed, root, device
-        self.runs = {taught: problem.run(root, taught, seed, device, iterations) for taught in (*problem.robust, PLAIN)}
-        self.watch = Stopwatch(root, device)
+    def __init__(self, problem: Problem, seed: int, options: argparse.Namespace, watch: Stopwatch) -> None:
+        self.problem, self.seed, self.watch = problem, seed, watch
+        self.root: Path = options.root
+        settings = options.device, options.iterations
+        run = problem.run(self.root, PLAIN, seed, *settings)
+        self.runs = {taught: replace(run, weighting=taught) for taught in (*problem.robust, PLAIN)}
+        about = {"cleanlab": installed("cleanlab"), "run_on": options.device, "jobs": watch.jobs}
+        self.made = provenance(options.commit) | about
+        first = first_of(problem.data)
+        run = run if (first, 0) == (problem, seed) else first.run(self.root, PLAIN, 0, *settings)
+        self.timed, self.timed_fold = replace(run, weighting=first.robust[0]), folds_of(run)[0]
+
+    def time_alone(self) -> None:
+        """What a run and a fold cost."""
+        for run in (self.timed, self.timed_fold):
+            self.watch.alone(run)
+            print(f"{run.folder_name()}: seconds alone: {self.watch.read(run)}", flush=True)
 
     def stage(self, name: str) -> None:
         """Do a stage for all that teaches in it, unless it is done."""
+        robust = self.problem.robust
+        plain, both = (PLAIN,), (PLAIN, robust[0])
         work: dict[str, tuple[Callable[[str], Lines], tuple[str, ...]]] = {
-            "one run": (self.one_run, (*self.problem.robust, PLAIN)),
-            "aum": (self.aum, (PLAIN,)),
-            "folds": (self.folds, (PLAIN, self.problem.robust[0])),
-            "cleanlab": (self.cleanlab, (PLAIN, self.problem.robust[0])),
-            "retrained": (self.retrained, (self.problem.robust[0],)),
+            "one run": (self.one_run, robust[:1] if self.problem.brief else (*robust, PLAIN)),
+            "aum": (self.aum, () if self.problem.brief else plain),
+            "folds": (self.folds, plain if self.problem.brief else both),
+            "cleanlab": (self.cleanlab, plain if self.problem.brief else both),
+            "retrained": (self.retrained, robust[:1] if self.problem.retrained else ()),
         }
         do, teachers = work[name]
-        for taught in teachers:
-            path = self.root / "lines" / f"{name.replace(' ', '-')}-{self.runs[taught].hash()}.json"
-            if path.exists():
+        paths = {taught: self.lines(name, taught) for taught in teachers}
+        missing = [taught for taught, path in paths.items() if not path.exists()]
+        start = time.monotonic()
+        for taught in missing:
+            if self.watch.is_late():
+                raise Interrupted(self.root, 0)
+            beside = [taught] if name == "folds" else missing  # folds are enough by themselves
+            self.watch.together([run for one in beside for run in self.needed(name, one)])
+            if not (lines := do(taught)):
                 continue
-            lines = do(taught)
+            settings = self.runs[taught].to_mapping()
+            for varying in ("data", "weighting", "seed", "device"):
+                settings.pop(varying, None)
             about = {"problem": self.problem.name, "data": self.problem.data, "seed": self.seed, "taught": taught}
-            if lines:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                made = provenance() | {"cleanlab": installed("cleanlab"), "run_on": self.device}
-                content = {"stage": name, "made": made, "lines": [about | one for one in lines]}
-                path.write_text(json.dumps(content, indent=1))
-                print(f"{self.problem.name}, seed {self.seed}, {taught}: {name}", flush=True)
+            content = {"stage": name, "made": self.made, "settings": settings, "lines": [about | one for one in lines]}
+            paths[taught].parent.mkdir(parents=True, exist_ok=True)
+            paths[taught].write_text(json.dumps(content, indent=1))
+            spent = f"{time.monotonic() - start:.0f} s"
+            print(f"{self.problem.name}, seed {self.seed}, {taught}: {name}, {spent}", flush=True)
+
+    def needed(self, name: str, taught: str) -> list[Run]:
+        """The runs of a stage that can be told before it begins."""
+        run = self.runs[taught]
+        return {
+            "one run": [run],
+            "aum": [run, *threshold_runs(run)],
+            "folds": folds_of(run),
+            "cleanlab": [],
+            "retrained": [self.runs[PLAIN], run],
+        }[name]
 
     def one_run(self, taught: str) -> Lines:
         """Every score, from one run."""
@@ -128,7 +194,8 @@ class Bench:
         for method in METHODS[1:]:
             find = partial(find_suspects, given, evidence.pred_probs, method=method, **seen)
             found, finding = self.watch.timed(find)
-            lines.append(ours(method, found, _truth(material.clean, given), self.cost([run], looking + finding)))
+            spent = finding if self.watch.jobs > 1 else looking + finding  # what was timed alone has looked already
+            lines.append(ours(method, found, _truth(material.clean, given), self.cost([run], spent)))
         return lines
 
     def aum(self, taught: str) -> Lines:
@@ -136,9 +203,8 @@ class Bench:
         run = self.runs[taught]
         folder = self.watch(run, self.root)
         found = suspects_of(folder, method="aum", threshold_samples=True, carry_out=self.watch)
-        runs = [replace(run, threshold_set=k, record_p=False, record_margins=True) for k in (0, 1)]
         truth = _truth(found.clean, found.suspects.given)
-        return [ours("aum, threshold samples", found.suspects, truth, self.cost(runs, 0.0))]
+        return [ours("aum, threshold samples", found.suspects, truth, self.cost(threshold_runs(run), 0.0))]
 
     def folds(self, taught: str) -> Lines:
         """Out-of-fold probabilities, kept for cleanlab, and our own reading of them."""
@@ -147,14 +213,12 @@ class Bench:
         evidence = out_of_fold(run, self.root, FOLDS, material, carry_out=self.watch)
         given = material.train.labels
         clean = _truth(material.clean, given)
-        runs = [
-            replace(run, fold=f"{k}/{FOLDS}", record_p=False, record_margins=False, evaluate_every=run.iterations)
-            for k in range(1, FOLDS + 1)
-        ]
-        cost = self.cost(runs, 0.0)
+        cost = self.cost(folds_of(run), 0.0)
         path = self.kept(taught)
-        path.parent.mkdir(exist_ok=True)
-        np.savez(path, given=given, clean=clean, probabilities=evidence.pred_probs, seconds=cost or np.nan)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = {"given": given.astype(np.int16), "clean": clean.astype(np.int16)}
+        kept["probabilities"] = evidence.pred_probs.astype(np.float32)
+        np.savez(path, seconds=np.array(np.nan if cost is None else cost), **kept)
         found, spent = self.watch.timed(lambda: find_suspects(given, evidence.pred_probs, how="final-p"))
         return [ours("final-p, out of fold", found, clean, None if cost is None else cost + spent)]
 
@@ -165,91 +229,58 @@ class Bench:
         with np.load(self.kept(taught)) as kept:
             seconds = float(kept["seconds"])
             cost = None if np.isnan(seconds) else seconds
-            return cleanlabs(kept["given"], kept["clean"], kept["probabilities"], cost)
+            given, clean = (kept[name].astype(np.int64) for name in ("given", "clean"))
+            return cleanlabs(given, clean, kept["probabilities"].astype(np.float64), cost)
 
     def retrained(self, taught: str) -> Lines:
         """Test accuracy by cross entropy and by the robust weighting, on the labels as given and as corrected."""
-        if not self.problem.retrained:
-            return []
         run, lines = self.runs[taught], []
         found = suspects_of(self.watch(run, self.root)).suspects
         corrected = np.where(found.issue, found.suggested, found.given)
         path = self.root / "corrected" / f"{run.hash()}.npy"
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, corrected)
+        again = {by: relabelled(self.runs[by], path.as_posix()) for by in (PLAIN, taught)}
+        self.watch.together(list(again.values()))
         for by in (PLAIN, taught):
-            for labels in ("given", "corrected"):
-                one = self.runs[by] if labels == "given" else relabelled(self.runs[by], path.as_posix())
+            for labels, one in (("given", self.runs[by]), ("corrected", again[by])):
                 folder = self.watch(one, self.root)
                 result, noise = read_result(folder) or {}, read_header(folder).details["noise"]
                 accuracy = {which: result[which]["test_accuracy"] for which in ("final", "best")}
                 lines.append({"trained_by": by, "labels": labels, "wrong_labels": noise["measured"]} | accuracy)
         return lines
 
+    def lines(self, stage: str, taught: str) -> Path:
+        return self.root / "lines" / f"{stage.replace(' ', '-')}-{self.runs[taught].hash()}.json"
+
     def kept(self, taught: str) -> Path:
         return self.root / "out-of-fold" / f"{self.runs[taught].hash()}.npz"
 
     def cost(self, runs: list[Run], spent: float) -> float | None:
-        """Seconds of these runs and of what was done with them; None where one was cut short and its time is lost."""
+        """Seconds of these runs and of what was done with them; None where one was cut short and its time is lost.
+
+        Where several go at a time, those of their like that were carried out alone.
+        """
+        if self.watch.jobs > 1:
+            runs = [self.timed if run.fold is None else self.timed_fold for run in runs]
         each = [self.watch.read(run) for run in runs]
         return None if None in each else sum(filter(None, each)) + spent
 
 
-class Stopwatch:
-    """Executes runs, and notes the seconds of those that were carried out in one go."""
+def folds_of(run: Run) -> list[Run]:
+    """The runs of `out_of_fold`."""
+    once = replace(run, record_p=False, record_margins=False, evaluate_every=run.iterations)
+    return [replace(once, fold=f"{k}/{FOLDS}") for k in range(1, FOLDS + 1)]
 
-    def __init__(self, root: Path, device: str) -> None:
-        self.folder = root / "seconds"
-        self.clock = time.process_time if device == "cpu" else time.perf_counter
 
-    def __call__(self, run: Run, root: Path) -> Path:
-        begun = (root / run.folder_name()).exists()
-        folder, spent = self.timed(lambda: execute(run, root))
-        if not begun:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / f"{folder.name}.json").write_text(json.dumps(spent))
-        return folder
-
-    def timed(self, work: Callable[[], T]) -> tuple[T, float]:
-        """What comes of it, and the seconds it took."""
-        start = self.clock()
-        return work(), self.clock() - start
-
-    def read(self, run: Run) -> float | None:
-        """Seconds of a run, where they are known."""
-        path = self.folder / f"{run.folder_name()}.json"
-        return float(json.loads(path.read_text())) if path.exists() else None
+def threshold_runs(run: Run) -> list[Run]:
+    """The runs of `by_threshold_samples`."""
+    return [replace(run, threshold_set=k, record_p=False, record_margins=True) for k in (0, 1)]
 
 
 def _truth(clean: Any, given: Any) -> Any:
     """The true labels; where no noise was added, those that are given."""
     return given if clean is None else clean
-
-
-def write(root: Path, data: str, out: Path) -> None:
-    """One line per problem, seed, teacher and score; what retraining gave in a table of its own."""
-    tables: dict[str, Lines] = {"": [], "-retrained": []}
-    made: dict[str, set[str]] = {}
-    for path in sorted((root / "lines").glob("*.json")):
-        content = json.loads(path.read_text())
-        lines = [one for one in content["lines"] if one["data"] == data]
-        tables["-retrained" if content["stage"] == "retrained" else ""] += lines
-        if lines:
-            made.setdefault(json.dumps(content["made"]), set()).add(content["stage"])
-    order = {problem.name: i for i, problem in enumerate(PROBLEMS)}
-    for suffix, lines in tables.items():
-        if not lines:
-            continue
-        lines.sort(key=lambda one: (order[one["problem"]], one["seed"], one["taught"]))
-        path = out.with_name(f"{out.stem}{suffix}.csv")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, lines[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({k: round(v, 5) if isinstance(v, float) else v for k, v in one.items()} for one in lines)
-        print(f"{path}: {len(lines)} lines")
-    about = {"folds": FOLDS, "made": [json.loads(m) | {"stages": sorted(stages)} for m, stages in made.items()]}
-    out.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tables of docs/suspects.md, from benchmarks/results/suspects-*.csv.
+"""The tables of docs/suspects.md, from benchmarks/results/suspects-*.csv and the JSON beside them.
 
 python benchmarks/suspects_guide.py          rewrites the part of docs/suspects.md between its two markers
 """
@@ -6,9 +6,14 @@ python benchmarks/suspects_guide.py          rewrites the part of docs/suspects.
 from __future__ import annotations
 
 import csv
+import json
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+from suspects_problems import DATA, PLAIN, PROBLEMS
 
 DOCS = Path(__file__).parent.parent / "docs" / "suspects.md"
 RESULTS = Path(__file__).parent / "results"
@@ -16,23 +21,28 @@ BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 Line = dict[str, str]
 
+CLEANLAB, AUM = "cleanlab, self_confidence", "aum, threshold samples"
 SHOWN = {
     "duel": "one run, `duel`",
     "mean-p": "one run, `mean-p`",
     "final-p": "one run, `final-p`",
-    "aum, threshold samples": "two runs, `aum` with threshold samples",
-    "cleanlab, self_confidence": "five folds, cleanlab",
+    AUM: "two runs, `aum` with threshold samples",
+    CLEANLAB: "five folds, cleanlab",
 }
 
 
 def main() -> None:
     """Rewrite the page."""
-    found = read(sorted(p for p in RESULTS.glob("suspects-*.csv") if "retrained" not in p.name))
-    again = read(sorted(RESULTS.glob("suspects-*-retrained.csv")))
+    there = [data for data in DATA if (RESULTS / f"suspects-{data}.csv").exists()]
+    found = read(RESULTS / f"suspects-{data}.csv" for data in there)
+    again = read(path for data in there if (path := RESULTS / f"suspects-{data}-retrained.csv").exists())
+    about = {data: json.loads((RESULTS / f"suspects-{data}.json").read_text()) for data in there}
+    parts = [settings(about), compared(found), *(ranking(found, data) for data in there), alarms(found)]
     text = DOCS.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    DOCS.write_text(f"{before}{BEGIN}\n{ranking(found)}\n{alarms(found)}\n{retrained(again)}\n{END}{after}", "utf-8")
+    tables = "\n".join([*parts, retrained(again)])
+    DOCS.write_text(f"{before}{BEGIN}\n{tables}\n{END}{after}", "utf-8")
 
 
 def read(paths: Iterable[Path]) -> list[Line]:
@@ -52,28 +62,72 @@ def grouped(lines: Sequence[Line], *keys: str) -> dict[tuple[str, ...], list[Lin
     return groups
 
 
+def average(lines: Sequence[Line], column: str) -> float:
+    """The mean over seeds, NaN where nothing was measured."""
+    values = [float(line[column]) for line in lines if line[column]]
+    return statistics.fmean(values) if values else math.nan
+
+
 def mean(lines: Sequence[Line], column: str, digits: int = 3, factor: float = 1.0) -> str:
     """The mean over seeds, a dash where nothing was measured."""
-    values = [factor * float(line[column]) for line in lines if line[column]]
-    return f"{statistics.fmean(values):.{digits}f}" if values else "-"
+    return written(factor * average(lines, column), digits)
 
 
-def ranking(lines: Sequence[Line]) -> str:
+def written(value: float, digits: int) -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def settings(about: dict[str, dict[str, Any]]) -> str:
+    """What was trained, and on what."""
+    rows = ["| data | net | iterations | batch | arithmetic | trained on |", "|---|---|---|---|---|---|"]
+    for data, one in about.items():
+        run: dict[str, Any] = next(iter(one.get("settings", {}).values()), {})
+        made = next(made for made in one["made"] if "one run" in made["stages"])
+        where = "one CPU core" if made["run_on"] == "cpu" else made["device"]
+        cells = (run.get(name, usual) for name, usual in (("iterations", "default"), ("batch_size", 128)))
+        rows.append(row(data, run.get("net", "default"), *cells, run.get("precision", "fp32"), where))
+    return "\n".join(rows) + "\n"
+
+
+def compared(lines: Sequence[Line]) -> str:
+    """The default against its rivals, in short: average precision, and the share of the folds' cost."""
+    rows = [
+        "| average precision | seeds | taught by | one run | cleanlab, folds taught so | cleanlab, folds by CCE "
+        "| AUM by CCE | cost of one run, per cent of the CCE folds' |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    groups = grouped(lines, "problem", "taught", "how")
+    for problem in PROBLEMS:
+        taught = problem.robust[0]
+        one = groups.get((problem.name, taught, "duel"), [])
+        if not one or not one[0]["average_precision"]:
+            continue
+        folds = groups.get((problem.name, PLAIN, CLEANLAB), [])
+        rivals = (groups.get((problem.name, taught, CLEANLAB), []), folds, groups.get((problem.name, PLAIN, AUM), []))
+        found = (mean(group, "average_precision") for group in (one, *rivals))
+        share = 100 * average(one, "seconds") / average(folds, "seconds")
+        rows.append(row(problem.name, len(one), taught, *found, written(share, 0)))
+    return "\n".join(rows) + "\n"
+
+
+def ranking(lines: Sequence[Line], data: str) -> str:
     """Where labels were flipped: the ranking, what was called wrong, the rate, the cost."""
     rows = [
-        "| problem | taught by | found by | seeds | AUROC | average precision | precision = recall at the true rate "
+        f"| {data} | taught by | found by | seeds | AUROC | average precision | precision = recall at the true rate "
         "| called wrong: precision | recall | rate, estimated (true) | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    lines = [line for line in lines if line["data"] == data]
     for (problem, taught, how), group in grouped(lines, "problem", "taught", "how").items():
-        if how not in SHOWN or not group[0]["average_precision"] or (taught == "CCE" and how in ("mean-p", "final-p")):
+        if how not in SHOWN or not group[0]["average_precision"] or (taught == PLAIN and how in ("mean-p", "final-p")):
             continue
         rates = f"{mean(group, 'rate_estimated')} ({mean(group, 'rate')})"
         cells = [
             *(mean(group, column) for column in ("auroc", "average_precision", "precision_and_recall_at_rate")),
             *(mean(group, column) for column in ("called_precision", "called_recall")),
         ]
-        rows.append(row(problem, taught, SHOWN[how], len(group), *cells, rates, mean(group, "seconds", 1)))
+        name = problem.removeprefix(f"{data}, ")
+        rows.append(row(name, taught, SHOWN[how], len(group), *cells, rates, mean(group, "seconds", 1)))
     return "\n".join(rows) + "\n"
 
 
@@ -84,7 +138,7 @@ def alarms(lines: Sequence[Line]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for (problem, taught, how), group in grouped(lines, "problem", "taught", "how").items():
-        if how not in ("duel", "cleanlab, self_confidence") or not ("clean" in problem or "unbalanced" in problem):
+        if how not in ("duel", CLEANLAB) or not ("clean" in problem or "unbalanced" in problem):
             continue
         columns = ("false_alarms", "false_alarms_rarest_class", "false_alarms_worst_class")
         rows.append(row(problem, taught, SHOWN[how], len(group), *(mean(group, c, 2, 100) for c in columns)))

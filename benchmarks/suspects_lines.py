@@ -1,19 +1,24 @@
-"""The lines of `suspects.py`'s table: what a list of suspects is worth where it is known which labels are wrong."""
+"""The lines of `suspects.py`'s tables: what a list of suspects is worth where it is known which labels are wrong."""
 
 from __future__ import annotations
 
+import csv
+import json
 import time
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from suspects_problems import PROBLEMS
 
 from reweigh.metrics import auroc, average_precision
 from reweigh.suspects import Suspects
 
 Labels = NDArray[np.int64]
+Lines = list[dict[str, Any]]
 
 
 def line(
@@ -64,9 +69,7 @@ def ours(how: str, suspects: Suspects, clean: Labels, seconds: float | None) -> 
     return line(how, suspects.score, suspects.issue, suspects.given, clean, seconds, rate)
 
 
-def cleanlabs(
-    given: Labels, clean: Labels, probabilities: NDArray[np.float64], seconds: float | None
-) -> list[dict[str, Any]]:
+def cleanlabs(given: Labels, clean: Labels, probabilities: NDArray[np.float64], seconds: float | None) -> Lines:
     """cleanlab on out-of-fold probabilities: its two label-quality scores, with find_label_issues' verdict."""
     count, filter, rank = (import_module(f"cleanlab.{name}") for name in ("count", "filter", "rank"))
     lines = []
@@ -80,3 +83,40 @@ def cleanlabs(
         cost = None if seconds is None else seconds + spent
         lines.append(line(f"cleanlab, {method}", 1 - quality, issue, given, clean, cost, rate))
     return lines
+
+
+def write(root: Path, data: str, out: Path, about: dict[str, Any]) -> None:
+    """One line per problem, seed, teacher and score; what retraining gave in a table of its own.
+
+    The JSON beside it has `about`, the settings of each problem's runs, and what made which stages.
+    """
+    tables: dict[str, Lines] = {"": [], "-retrained": []}
+    made: dict[str, set[str]] = {}
+    settings: dict[str, Any] = {}
+    for path in sorted((root / "lines").glob("*.json")):
+        content = json.loads(path.read_text())
+        lines = [one for one in content["lines"] if one["data"] == data]
+        tables["-retrained" if content["stage"] == "retrained" else ""] += lines
+        if lines:
+            made.setdefault(json.dumps(content["made"]), set()).add(content["stage"])
+            settings[lines[0]["problem"]] = content["settings"]
+    if not made:
+        print(f"{data}: nothing is done yet")
+        return
+    order = {problem.name: i for i, problem in enumerate(PROBLEMS)}
+    for suffix, lines in tables.items():
+        if not lines:
+            continue
+        lines.sort(key=lambda one: (order[one["problem"]], one["seed"], one["taught"]))
+        path = out.with_name(f"{out.stem}{suffix}.csv")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, lines[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows({k: round(v, 5) if isinstance(v, float) else v for k, v in one.items()} for one in lines)
+        print(f"{path}: {len(lines)} lines")
+    about = about | {
+        "settings": dict(sorted(settings.items(), key=lambda item: order[item[0]])),
+        "made": [json.loads(m) | {"stages": sorted(stages)} for m, stages in made.items()],
+    }
+    out.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")

@@ -11,6 +11,7 @@ Thresholds by class make it indifferent to a model that is less sure of some cla
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,17 @@ _SLACK = 1e-6  # a model that is always sure reaches its own mean, whatever the 
 def confident_classes(labels: NDArray[np.int64], pred_probs: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     """(N,) the class that each example is confidently of, -1 where there is none."""
     num_classes = pred_probs.shape[1]
-    count = np.bincount(labels, minlength=num_classes)
-    total = np.bincount(labels, pred_probs[np.arange(len(labels)), labels], minlength=num_classes)
-    thresholds = np.where(count > 0, total / np.maximum(count, 1), np.inf) - _SLACK
+    thresholds = _thresholds(labels, pred_probs[np.arange(len(labels)), labels], num_classes)
     above = np.where(pred_probs >= thresholds, pred_probs, -1.0)
     found: NDArray[np.int64] = above.argmax(axis=1)
     return np.where(above[np.arange(len(labels)), found] >= 0, found, -1)
+
+
+def _thresholds(labels: NDArray[np.int64], own: NDArray[np.floating[Any]], num_classes: int) -> NDArray[np.float64]:
+    """(C,) t of every class, from the probability `own` of each example's label."""
+    count = np.bincount(labels, minlength=num_classes)
+    total = np.bincount(labels, own, minlength=num_classes)
+    return np.where(count > 0, total / np.maximum(count, 1), np.inf) - _SLACK
 
 
 def joint_of(labels: NDArray[np.int64], classes: NDArray[np.int64], num_classes: int) -> Joint:
@@ -72,13 +78,27 @@ def estimate_noise(
     """
     if bootstrap < 1:
         raise ValueError(f"bootstrap must be 1 or more, not {bootstrap}")
-    num_classes = pred_probs.shape[1]
+    n, num_classes = pred_probs.shape
     joint = joint_of(labels, confident_classes(labels, pred_probs), num_classes)
-    rng = numpy_generator(seed, "bootstrap")
+    own = pred_probs[np.arange(n), labels]
+
+    def draws() -> Iterator[NDArray[np.int64]]:
+        """Drawn twice instead of kept: there may be millions of examples."""
+        rng = numpy_generator(seed, "bootstrap")
+        for _ in range(bootstrap):
+            yield rng.integers(0, n, size=n)
+
+    thresholds = np.stack([_thresholds(labels[again], own[again], num_classes) for again in draws()])
+    # Few classes of an example reach the threshold of any draw; in this order the one that counts is written last.
+    example, reached = np.nonzero(pred_probs >= thresholds.min(axis=0))
+    order = np.lexsort((-reached, pred_probs[example, reached], example))
+    example, reached = example[order], reached[order]
+    p = pred_probs[example, reached]
     rates, matrices = np.empty(bootstrap), np.empty((bootstrap, num_classes, num_classes))
-    for b in range(bootstrap):
-        again = rng.integers(0, len(labels), len(labels))
-        drawn = joint_of(labels[again], confident_classes(labels[again], pred_probs[again]), num_classes)
+    for b, again in enumerate(draws()):
+        sure, classes = p >= thresholds[b][reached], np.full(n, -1)
+        classes[example[sure]] = reached[sure]
+        drawn = joint_of(labels[again], classes[again], num_classes)
         rates[b], matrices[b] = rate_of(drawn), transition_of(drawn)
     ends = (1 - LEVEL) / 2, (1 + LEVEL) / 2
     low, high = np.quantile(rates, ends)
