@@ -71,6 +71,7 @@ def accumulate(
         w = torch.where(s_active == 0, 0.0, (log_w - unit * LOG2).exp())
         total = total * shrink + (s_active * w).sum()
         if not any(wanted):
+            del push
             continue
         units[part] = level
         d = push(s_active * w * log_taper(log_q, options.taper).exp())
@@ -82,6 +83,7 @@ def accumulate(
             of_weight.addmm_(d.T, x)
         if of_bias is not None:
             of_bias.mul_(shrink).add_(d.sum(0))
+        del d, push  # the logits, before there are the next chunk's
     if of_hidden is not None:
         of_hidden *= (units - torch.where(level == -math.inf, 0.0, level)).exp2().to(hidden.dtype)[:, None]
     return Sums(surprise, level, total, [of_hidden, of_weight, of_bias])

@@ -86,7 +86,7 @@ def estimate_noise(
         """Drawn twice instead of kept: there may be millions of examples."""
         rng = numpy_generator(seed, "bootstrap")
         for _ in range(bootstrap):
-            yield rng.integers(0, n, size=n)
+            yield rng.integers(0, n, size=(n,))
 
     thresholds = np.stack([_thresholds(labels[again], own[again], num_classes) for again in draws()])
     # Few classes of an example reach the threshold of any draw; in this order the one that counts is written last.
