@@ -155,7 +155,7 @@ def test_data_are_corrected_as_suspects_reads_them(reweigh, table: Path, tmp_pat
     [
         ([], 2, "give either --suspects FILE or --decisions FILE"),
         (["--suspects", "s.csv", "--decisions", "d.csv"], 2, "give either --suspects FILE or --decisions FILE"),
-        (["--decisions", "d.csv", "--drop"], 2, "--threshold and --drop go with --suspects"),
+        (["--decisions", "d.csv", "--drop"], 2, "--threshold, --sure and --drop go with --suspects"),
         (["--decisions", "d.csv"], 3, "d.csv: no such file"),
         (["--decisions", "d.csv", "--lr", "0.1"], 2, "--lr has no effect on a run that is there"),
     ],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,11 @@ def test_suggestions_as_decisions() -> None:
     assert issues == (Decision(2, 2, "fix", 0, "suspect with score 0.95: final p"),)  # of 1 the model approves
     assert [each.index for each in suggested(some_suspects(), threshold=0.5)] == [2, 0]
     assert [each.index for each in suggested(some_suspects(), threshold=0)] == [2, 0, 3]
+    unsure = replace(some_suspects(), p_suggested=np.array([0.9, 1.0, 0.6, 0.3]))
+    assert [each.index for each in suggested(unsure, threshold=0, sure=0.6)] == [2, 0]
+    assert [each.index for each in suggested(unsure, sure=0.7, drop=True)] == [1]
+    with pytest.raises(ValueError, match=r"sure is -1; expected a number from 0 to 1"):
+        suggested(unsure, sure=-1)
     dropped = suggested(some_suspects(), drop=True)
     assert [(each.index, each.kind, each.label) for each in dropped] == [(2, "drop", 2), (1, "drop", 1)]
     with pytest.raises(ValueError, match=r"threshold is 1\.5; expected a number from 0 to 1"):

@@ -48,6 +48,9 @@ def correct(
     threshold: Annotated[
         float | None, typer.Option(help="Of the suggestions, those with at least this score; by default the issues.")
     ] = None,
+    sure: Annotated[
+        float, typer.Option(metavar="P", help="Of these, those whose suggested label has at least this probability.")
+    ] = 0.0,
     drop: Annotated[bool, typer.Option("--drop", help="Leave the suspects out instead of relabelling them.")] = False,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Train on the corrected labels, nothing else changed, and compare.")
@@ -64,8 +67,8 @@ def correct(
     """
     if (suspects is None) == (decisions is None):
         raise ValueError("give either --suspects FILE or --decisions FILE")
-    if decisions is not None and (threshold is not None or drop):
-        raise ValueError("--threshold and --drop go with --suspects; decisions say themselves what to do")
+    if decisions is not None and (threshold is not None or sure or drop):
+        raise ValueError("--threshold, --sure and --drop go with --suspects; decisions say themselves what to do")
     from reweigh.run.material import gather
     from reweigh.suspects.correct import apply
     from reweigh.suspects.correction import check_correctable, write_correction
@@ -74,7 +77,7 @@ def correct(
     run, root = _run_of(source, runs, fields)
     check_correctable(run)
     material = gather(run)
-    made = _decisions(material, suspects, decisions, threshold, drop)
+    made = _decisions(material, suspects, decisions, threshold, sure, drop)
     correction = write_correction(
         output,
         apply(material.train.labels, made),
@@ -107,7 +110,12 @@ def _run_of(source: str, root: Path, fields: dict[str, Any]) -> tuple[Run, Path]
 
 
 def _decisions(
-    material: Material, suspects: Path | None, decisions: Path | None, threshold: float | None, drop: bool
+    material: Material,
+    suspects: Path | None,
+    decisions: Path | None,
+    threshold: float | None,
+    sure: float,
+    drop: bool,
 ) -> tuple[Decision, ...]:
     from reweigh.suspects import read_csv
     from reweigh.suspects.decisions import read_decisions, suggested
@@ -123,7 +131,7 @@ def _decisions(
         if labels[index] != given:
             there, here = names[labels[index]], names[given]
             raise DataError(f"{suspects}: given is {here!r} at index {index}, but the data say {there!r}: of others?")
-    return suggested(found, threshold=threshold, drop=drop)
+    return suggested(found, threshold=threshold, sure=sure, drop=drop)
 
 
 def _retrain(run: Run, root: Path, correction: Correction) -> dict[str, Any]:

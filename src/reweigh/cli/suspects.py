@@ -146,6 +146,8 @@ def _show(found: Found, folder: Path) -> None:
     print(f"{int(suspects.issue.sum()):,} of {len(suspects):,} labels called wrong, by {suspects.method}")
     if noise is not None:
         print(f"estimated share of wrong labels: {noise.rate:.1%} (95 % interval {noise.low:.1%} to {noise.high:.1%})")
+        if noise.rate > 0.5:
+            print("more than half: a model that has learnt little says so of good labels, too; see how it tests")
     if found.clean is not None:
         truth = _against_truth(found)
         print(

@@ -51,19 +51,24 @@ class Decision:
     why: str = "decided by hand"
 
 
-def suggested(suspects: Suspects, *, threshold: float | None = None, drop: bool = False) -> tuple[Decision, ...]:
+def suggested(
+    suspects: Suspects, *, threshold: float | None = None, sure: float = 0.0, drop: bool = False
+) -> tuple[Decision, ...]:
     """The suggestions as decisions, the most suspicious first.
 
     Args:
         suspects: the list.
         threshold: take every score of at least this; by default what is called an issue.
+        sure: of these, only where the model gives the suggested label at least this probability.
         drop: leave the suspects out instead of relabelling them.
 
     A suspect whose suggested label is the given one can only be dropped.
     """
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise ValueError(f"threshold is {threshold}; expected a number from 0 to 1")
+    for name, value in (("threshold", threshold), ("sure", sure)):
+        if value is not None and not 0 <= value <= 1:
+            raise ValueError(f"{name} is {value}; expected a number from 0 to 1")
     taken = suspects.issue if threshold is None else suspects.score >= threshold
+    taken = taken & (suspects.p_suggested >= sure)
     order = suspects.ranked()
     found = []
     for i in order[taken[order]].tolist():
