@@ -59,6 +59,23 @@ def emit(
 ) -> Tensor:
     """One term per label: its value, and through autograd its derivative; sum them or not, as the reduction says.
 
+    The arguments are those of `weigh`.
+    """
+    value, coefficient = weigh(margin, s, active, divisor, weighting, options, log_normaliser)
+    return Emit.apply(value, margin, coefficient)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def weigh(
+    margin: Tensor,
+    s: Tensor,
+    active: Tensor,
+    divisor: Tensor,
+    weighting: Weighting,
+    options: Options,
+    log_normaliser: Tensor | float | None,
+) -> tuple[Tensor, Tensor]:
+    """The value of every label, and the coefficient of its direction.
+
     Args:
         margin: m, any shape.
         s: class weight x sample weight x valid, shaped like m.
@@ -85,12 +102,13 @@ def emit(
     w = (log_w + log_scale + log_taper(log_q, options.taper)).exp()
     coefficient = torch.where(active, scale * s * w, 0.0)
     if options.value == "objective":
-        value = potential(weighting, margin.detach(), options.taper).to(log_w.dtype) * (log_scale.exp() * scale)
+        factor = (log_scale.exp() * scale).detach()  # a frozen normaliser: only the coefficient makes a gradient
+        value = potential(weighting, margin.detach(), options.taper).to(log_w.dtype) * factor
     else:
         value = -log_p.detach() * mean
     # a label that counts for nothing adds nothing, even where its cross entropy is infinite
     value = torch.where((s == 0) & value.isinf(), 0.0, value)
-    return Emit.apply(s * value, margin, coefficient)  # type: ignore[no-any-return, no-untyped-call]
+    return s * value, coefficient
 
 
 def log_total(log_w: Tensor, s: Tensor, active: Tensor, group: Any) -> Tensor:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from reweigh import kernels
-from reweigh.criterion.emit import emit, log_total
+from reweigh.criterion.direct import Direct, Found, is_direct
+from reweigh.criterion.emit import Emit, emit, log_total, weigh
 from reweigh.criterion.labels import Labels, check_floating, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, resolve
-from reweigh.direction import log_probabilities, statistic
+from reweigh.direction import log_probabilities, margin, margin_and_pull, statistic
 from reweigh.weighting import Weighting
 from reweigh.weighting.parameter import holds
 
@@ -93,36 +94,40 @@ def criterion(
 ) -> Tensor:
     """`derivative_manipulation` with its settings resolved."""
 
+    def weighed(z: Tensor, find: Callable[[Tensor, Tensor], Tensor]) -> tuple[Labels, Tensor, Tensor]:
+        weighted = (weight, sample_weight, ignore_index, label_smoothing)
+        labels = read(z, target, options.weighting, *weighted, inplace, find)
+        _check_normaliser(options, sample_weight, log_normaliser)
+        total = labels.s.sum()
+        divisor = torch.where(total == 0, 1.0, total) if options.process_group is None else total
+        arguments = (labels.s, active(labels), divisor, labels.weighting, options, log_normaliser)
+        return labels, *weigh(labels.margin, *arguments)
+
     def by_margins(z: Tensor) -> Tensor:
-        weighted = (weight, ignore_index, label_smoothing, sample_weight)
-        return _by_margins(z, target, options, *weighted, log_normaliser, inplace)
+        labels, value, coefficient = weighed(z, margin)
+        return _reduce(Emit.apply(value, labels.margin, coefficient), options, labels.dense, z)  # type: ignore[no-untyped-call]
 
-    plain = options.value == "cross_entropy" and options.process_group is None and log_normaliser is None
-    if plain and label_smoothing == 0 and kernels.usable(logits, target):
-        value = kernels.whole(logits, target, options, weight, ignore_index, sample_weight, inplace, by_margins)
-        if value is not None:
-            return value
+    def directly(z: Tensor) -> Found:
+        found = []
+
+        def find(z: Tensor, y: Tensor) -> Tensor:
+            m, pull = margin_and_pull(z, y)
+            found.append(pull)
+            return m
+
+        labels, value, coefficient = weighed(z, find)
+        return _reduce(value, options, labels.dense, z), coefficient, found[0]
+
+    by_index = label_smoothing == 0 and not target.is_floating_point()
+    if kernels.usable(logits, target):
+        plain = options.value == "cross_entropy" and options.process_group is None and log_normaliser is None
+        if plain and by_index:
+            value = kernels.whole(logits, target, options, weight, ignore_index, sample_weight, inplace, by_margins)
+            if value is not None:
+                return value
+    elif by_index and is_direct(logits, weight, sample_weight, log_normaliser):
+        return Direct.apply(logits, directly, by_margins)  # type: ignore[no-any-return, no-untyped-call]
     return by_margins(logits)
-
-
-def _by_margins(
-    logits: Tensor,
-    target: Tensor,
-    options: Options,
-    weight: Tensor | None,
-    ignore_index: int,
-    label_smoothing: float,
-    sample_weight: Tensor | None,
-    log_normaliser: Tensor | float | None,
-    inplace: bool,
-) -> Tensor:
-    """For any weighting: margins, then weights, then the gradient of the margins."""
-    labels = read(logits, target, options.weighting, weight, sample_weight, ignore_index, label_smoothing, inplace)
-    _check_normaliser(options, sample_weight, log_normaliser)
-    total = labels.s.sum()
-    divisor = torch.where(total == 0, 1.0, total) if options.process_group is None else total
-    terms = emit(labels.margin, labels.s, active(labels), divisor, labels.weighting, options, log_normaliser)
-    return _reduce(terms, options, labels.dense, logits)
 
 
 def binary_criterion(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -36,10 +37,12 @@ def read(
     ignore_index: int,
     label_smoothing: float,
     inplace: bool = False,
+    find: Callable[[Tensor, Tensor], Tensor] = margin,
 ) -> Labels:
     """Check logits, target and weights as `torch.nn.CrossEntropyLoss` takes them, and find the margins.
 
-    Margins from a kernel may hand back their gradient `inplace` of the logits.
+    Margins from a kernel may hand back their gradient `inplace` of the logits; without one, `find` gives those of class
+    indices.
     """
     check_floating(logits)
     if logits.ndim == 0:
@@ -68,7 +71,7 @@ def read(
             share = _one_hot(target, num_classes)
     if share is None:
         fast = kernels.usable(logits, given)
-        m = kernels.margin(logits, given, ignore_index, inplace) if fast else margin(logits, target)
+        m = kernels.margin(logits, given, ignore_index, inplace) if fast else find(logits, target)
         s, index = statistic(valid), target
     else:
         m, index = (

@@ -1,0 +1,107 @@
+"""The criterion in one step of autograd gives, bit for bit, what it gives through margins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from reweigh.criterion import Criterion, functional
+from reweigh.weighting import CCE, DM, Focal, PerClass, Tapered
+
+SHAPES: list[tuple[int, ...]] = [(5,), (7, 5), (1, 2), (3, 5, 2, 2), (0, 5)]
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"reduction": "none"},
+    {"normalise": None, "reduction": "sum"},
+    {"normalise": "unit", "taper": 0.1},
+    {"value": "objective"},
+    {"ignore_index": 1},
+]
+WEIGHTINGS = [
+    DM(0.5, 8),
+    CCE(),
+    Focal(2.0),
+    Tapered(DM(1, 16), 1e-3),
+    PerClass(DM(torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0]), 4)),
+]
+
+
+def result(criterion: Criterion, logits: Tensor, target: Tensor, **call: Any) -> tuple[Tensor, Tensor]:
+    z = logits.clone().requires_grad_()
+    value = criterion(z, target, **call)
+    incoming = torch.linspace(0.5, 2, value.numel()).reshape(value.shape)
+    (gradient,) = torch.autograd.grad(value, z, incoming.to(value.dtype))
+    return value.detach(), gradient
+
+
+def through_margins(monkeypatch: pytest.MonkeyPatch, *arguments: Any, **call: Any) -> tuple[Tensor, Tensor]:
+    with monkeypatch.context() as patched:
+        patched.setattr(functional, "is_direct", lambda *_: False)
+        return result(*arguments, **call)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=repr)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_bit_for_bit(
+    shape: tuple[int, ...], weighting: Any, setting: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    if isinstance(weighting, PerClass) and (classes != 5 or "value" in setting or setting.get("normalise") == "unit"):
+        pytest.skip("its parameters are for five classes, and have neither an objective nor an integral in one number")
+    rng = torch.Generator().manual_seed(0)
+    logits = (5 * torch.randn(shape, generator=rng)).to(dtype)
+    target = torch.randint(classes, shape[:1] * (len(shape) > 1) + shape[2:], generator=rng)
+    if logits.numel():
+        logits.view(-1)[0] = -torch.inf
+    criterion = Criterion(weighting, **setting)
+    expected = through_margins(monkeypatch, criterion, logits, target)
+    for got, wanted in zip(result(criterion, logits, target), expected, strict=True):
+        assert torch.equal(got, wanted)
+        assert got.dtype == wanted.dtype
+
+
+def test_class_weights_sample_weights_and_a_given_normaliser(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = torch.Generator().manual_seed(1)
+    logits, target = torch.randn(6, 4, generator=rng), torch.tensor([0, 1, 2, 3, -100, 1])
+    criterion = Criterion(DM(0.5, 8), weight=torch.tensor([1.0, 0.0, 2.0, 3.0]))
+    call = {"sample_weight": torch.rand(6, generator=rng), "log_normaliser": torch.tensor(1.5)}
+    expected = through_margins(monkeypatch, criterion, logits, target, **call)
+    for got, wanted in zip(result(criterion, logits, target, **call), expected, strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_backward_twice_and_a_second_derivative() -> None:
+    logits = torch.randn(4, 3, dtype=torch.double, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    target = torch.tensor([0, 1, 2, 0])
+    value = Criterion(CCE())(logits, target)
+    first, second = (torch.autograd.grad(value, logits, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    exact = torch.autograd.functional.hessian(lambda z: torch.nn.functional.cross_entropy(z, target), logits.detach())
+    (slope,) = torch.autograd.grad(value, logits, create_graph=True)
+    rows = [torch.autograd.grad(entry, logits, retain_graph=True)[0] for entry in slope.flatten()]
+    torch.testing.assert_close(torch.stack(rows).reshape(exact.shape), exact)
+
+
+def test_what_has_a_gradient_of_its_own_gets_it() -> None:
+    logits, target = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    weights = torch.ones(4, requires_grad=True)
+    Criterion(CCE(), reduction="sum")(logits, target, sample_weight=weights).backward()
+    assert weights.grad is not None
+    torch.testing.assert_close(weights.grad, torch.nn.functional.cross_entropy(logits, target, reduction="none"))
+
+
+@pytest.mark.parametrize("normalise", [None, "unit", "batch"])
+@pytest.mark.parametrize("through", ["directly", "by margins"])
+def test_the_value_shown_does_not_change_the_gradient(
+    normalise: Any, through: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if through == "by margins":
+        monkeypatch.setattr(functional, "is_direct", lambda *_: False)
+    logits, target = torch.randn(6, 4, generator=torch.Generator().manual_seed(3)), torch.arange(6) % 4
+    shown, objective = (Criterion(DM(0.5, 8), normalise=normalise, value=v) for v in ("cross_entropy", "objective"))  # type: ignore[arg-type]
+    assert torch.equal(result(shown, logits, target)[1], result(objective, logits, target)[1])
