@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gc
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
@@ -172,7 +173,13 @@ def through(loss: Loss, logits: Tensor, target: Tensor) -> Step:
 
 
 def seconds(step: Step) -> float:
-    """The median over readings; each runs many steps back to back, as a training loop would."""
+    """The median over readings; each runs many steps back to back, as a training loop would.
+
+    Without Python's collection of garbage, as in `timeit`: what a compiler has left in memory would be searched for it
+    again and again, and functions written in Python would pay for that.
+    """
+    gc.collect()
+    gc.disable()
     for _ in range(3):
         step()
     once = reading(step, 1)
