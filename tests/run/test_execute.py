@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from finished import contents
 from reweigh.errors import DataError
 from reweigh.record import read_header, read_p, read_rows
 from reweigh.run import Interrupted, Update, execute
@@ -32,16 +33,6 @@ DIGITS = Run(
     record_p=True,
     device="cpu",
 )
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a finished run that decides what it is; how long it took is not among them."""
-    found = {
-        path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"
-    }
-    result = json.loads(found["result.json"])
-    del result["seconds"]
-    return found | {"result.json": json.dumps(result).encode()}
 
 
 def test_a_run_leaves_a_record_and_a_model(tmp_path: Path) -> None:

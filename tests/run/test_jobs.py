@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from finished import learnt
 from reweigh.record import summarise
 from reweigh.run import Interrupted, Speed, Update, execute, execute_many
 from reweigh.run.jobs import in_turns
@@ -35,17 +35,10 @@ RUN = Run(
 RUNS = [replace(RUN, seed=seed) for seed in range(3)]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    found = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
-    result = json.loads(found["result.json"])
-    del result["seconds"], found["run.json"]  # how long it took, and the commit it was run at
-    return found | {"result.json": json.dumps(result).encode()}
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
     root = tmp_path_factory.mktemp("alone")
-    return [contents(execute(run, root)) for run in RUNS]
+    return [learnt(execute(run, root)) for run in RUNS]
 
 
 def test_processes_give_what_each_run_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
@@ -53,7 +46,7 @@ def test_processes_give_what_each_run_gives_alone(tmp_path: Path, alone: list[di
     outcomes = execute_many(RUNS, tmp_path, jobs=2, watch=lambda number, update: told.append((number, update)))
     assert [outcome.run for outcome in outcomes] == RUNS
     assert [outcome.error for outcome in outcomes] == [None] * 3
-    assert [contents(outcome.folder) for outcome in outcomes] == alone
+    assert [learnt(outcome.folder) for outcome in outcomes] == alone
     rows = [(number, update.step) for number, update in told if update.row]
     assert sorted(rows) == [(number, step) for number in range(3) for step in (20, 40)]
 
@@ -62,7 +55,7 @@ def test_runs_that_take_turns_give_what_each_gives_alone(tmp_path: Path, alone: 
     runs = dict(enumerate(RUNS))
     steps: list[int] = []
     outcomes = in_turns(runs, tmp_path, 2, lambda number, update: steps.append(number), lambda: False, Speed())
-    assert [contents(outcomes[number].folder) for number in runs] == alone
+    assert [learnt(outcomes[number].folder) for number in runs] == alone
     assert steps[:6] == [0, 1, 0, 1, 0, 1]
 
 
@@ -78,8 +71,8 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, alone: list[dic
         done = {outcome.run: outcome for outcome in outcomes}
         assert "did you mean 'digits'" in str(done[bad].error), number
         assert isinstance(done[bad].error, ValueError)
-        assert contents(done[RUNS[0]].folder) == alone[0]
-        assert contents(done[RUNS[1]].folder) == alone[1]
+        assert learnt(done[RUNS[0]].folder) == alone[0]
+        assert learnt(done[RUNS[1]].folder) == alone[1]
 
 
 @pytest.mark.parametrize("how", ["processes", "turns"])
@@ -101,7 +94,7 @@ def test_a_request_to_stop_reaches_all_and_nothing_is_lost(
     assert all(isinstance(outcome.error, Interrupted | None) for outcome in outcomes)
     assert any(outcome.error is not None for outcome in outcomes)
     again = execute_many(RUNS, tmp_path, jobs=2)
-    assert [contents(outcome.folder) for outcome in again] == alone
+    assert [learnt(outcome.folder) for outcome in again] == alone
 
 
 def test_a_killed_process_is_reported(tmp_path: Path) -> None:
@@ -169,10 +162,10 @@ def on_a_gpu(folder: Path, **changed: Any) -> list[Run]:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_jobs_on_a_gpu_give_what_each_gives_alone(tmp_path: Path, precision: str) -> None:
     runs = on_a_gpu(tmp_path, precision=precision)
-    single = [contents(execute(run, tmp_path / "alone")) for run in runs]
+    single = [learnt(execute(run, tmp_path / "alone")) for run in runs]
     outcomes = execute_many(runs, tmp_path / "together", jobs=3)
     assert [outcome.error for outcome in outcomes] == [None] * 3
-    assert [contents(outcome.folder) for outcome in outcomes] == single
+    assert [learnt(outcome.folder) for outcome in outcomes] == single
 
 
 @GPU
@@ -182,7 +175,7 @@ def test_jobs_on_a_gpu_go_on_where_they_stopped(tmp_path: Path, precision: str) 
     methods = ("ELR(lam=1)", "CoTeaching(0.4, warm_up=2)")
     taught = [replace(run, weighting=None, method=name) for run, name in zip(others, methods, strict=True)]
     runs = [plain, *taught]
-    single = [contents(execute(run, tmp_path / "alone")) for run in runs]
+    single = [learnt(execute(run, tmp_path / "alone")) for run in runs]
     for stop in (10, 25):
         seen = [0]
 
@@ -196,4 +189,4 @@ def test_jobs_on_a_gpu_go_on_where_they_stopped(tmp_path: Path, precision: str) 
         assert [type(outcome.error) for outcome in stopped] == [Interrupted] * 3
     outcomes = execute_many(runs, tmp_path / "together", jobs=3)
     assert [outcome.error for outcome in outcomes] == [None] * 3
-    assert [contents(outcome.folder) for outcome in outcomes] == single
+    assert [learnt(outcome.folder) for outcome in outcomes] == single

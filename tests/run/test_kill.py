@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from finished import contents
 from reweigh.record import summarise
 
 KILLS = int(os.environ.get("REWEIGH_KILLS", "50"))
@@ -31,13 +31,6 @@ run = Run(data="digits", net="mlp-32", dropout=0.1, weighting="DM(0.5, linear(2,
 print(run.folder_name(), flush=True)
 execute(run, Path(sys.argv[1]))
 """
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock")
-    found = {path.name: path.read_bytes() for path in files}
-    result = json.loads(found.pop("result.json"))
-    return found | {"result": json.dumps({key: value for key, value in result.items() if key != "seconds"}).encode()}
 
 
 def start(root: Path, seed: int) -> subprocess.Popen[str]:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from finished import learnt
 from reweigh.methods.criterion import ByCriterion
 from reweigh.nets.registry import build
 from reweigh.record import read_header
@@ -54,13 +55,6 @@ def small(tmp_path: Path, **change: Any) -> Run:
     return Run(**(base | change))
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    found = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
-    result = json.loads(found["result.json"])
-    del result["seconds"], found["run.json"]  # the latter says whether it was captured
-    return found | {"result.json": json.dumps(result).encode()}
-
-
 @GPU
 @pytest.mark.parametrize(
     "change",
@@ -79,13 +73,13 @@ def test_captured_is_uncaptured_bit_for_bit(tmp_path: Path, change: dict[str, An
     captured = execute(run, tmp_path / "captured", watch=lambda update: notes.append(update.note))
     assert not any(notes)
     assert read_header(captured).environments[-1]["captured"]
-    assert contents(captured) == contents(execute(run, tmp_path / "plain", speed=PLAIN))
+    assert learnt(captured) == learnt(execute(run, tmp_path / "plain", speed=PLAIN))
 
 
 @GPU
 def test_a_captured_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     run = small(tmp_path)
-    unbroken = contents(execute(run, tmp_path / "unbroken"))
+    unbroken = learnt(execute(run, tmp_path / "unbroken"))
     for stop in (2, 5, 13):
         done = [0]
 
@@ -94,7 +88,7 @@ def test_a_captured_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
         with pytest.raises(Interrupted):
             execute(run, tmp_path / "broken", watch=watch, should_stop=lambda d=done, s=stop: d[0] >= s)
-    assert contents(execute(run, tmp_path / "broken")) == unbroken
+    assert learnt(execute(run, tmp_path / "broken")) == unbroken
 
 
 @GPU

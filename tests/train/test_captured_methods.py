@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from finished import learnt
 from reweigh.batches import Resident, Shuffled
 from reweigh.record import read_header
 from reweigh.run import Interrupted, Speed, Update, execute
@@ -107,13 +108,6 @@ def run_of(folder: Path, method: str | None = None, **change: Any) -> Run:
     return Run(**(base | change))
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    found = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
-    result = json.loads(found["result.json"])
-    del result["seconds"], found["run.json"]  # the latter says whether it was captured
-    return found | {"result.json": json.dumps(result).encode()}
-
-
 def differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
     """Which files are not the same, by name: their contents would fill the screen."""
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
@@ -141,17 +135,17 @@ def test_a_captured_method_is_the_uncaptured_one_bit_for_bit(tmp_path: Path, met
     assert not any(notes)
     assert read_header(captured).environments[-1]["captured"]
     plain = execute(run, tmp_path / "plain", speed=PLAIN)
-    found = contents(captured)
+    found = learnt(captured)
     assert {"p.f16", "margins.bin"} <= found.keys()
-    assert differing(found, contents(plain)) == []
+    assert differing(found, learnt(plain)) == []
 
 
 @GPU
 @pytest.mark.parametrize("method", WITH_STATE)
 def test_a_captured_method_goes_on_where_it_stopped(tmp_path: Path, method: str) -> None:
     run, speed = run_of(tmp_path, method), Speed(compile=False)
-    unbroken = contents(execute(run, tmp_path / "unbroken", speed=speed))
-    assert differing(contents(interrupted(run, tmp_path / "broken", speed, (2, 13, 20))), unbroken) == []
+    unbroken = learnt(execute(run, tmp_path / "unbroken", speed=speed))
+    assert differing(learnt(interrupted(run, tmp_path / "broken", speed, (2, 13, 20))), unbroken) == []
 
 
 @GPU
@@ -164,7 +158,7 @@ def test_resuming_is_exact_in_every_mode(tmp_path: Path, mode: str, method: str 
     broken = interrupted(run, tmp_path / "broken", speed, (5, 20))
     used = read_header(broken).environments[-1]
     assert (used["captured"], used["own_convolutions"], used["compiled"]) == (True, mode != "fp32", mode == "compiled")
-    assert differing(contents(broken), contents(unbroken)) == []
+    assert differing(learnt(broken), learnt(unbroken)) == []
 
 
 @GPU
@@ -176,7 +170,7 @@ def test_second_derivatives_leave_own_convolutions_and_the_compiler_out(tmp_path
     told = [note for note in notes if note]
     assert len(told) == 1
     assert "differentiates twice" in told[0]
-    assert differing(contents(fast), contents(execute(run, tmp_path / "plain", speed=PLAIN))) == []
+    assert differing(learnt(fast), learnt(execute(run, tmp_path / "plain", speed=PLAIN))) == []
 
 
 @GPU
@@ -249,5 +243,5 @@ def test_every_net_is_evaluated_by_its_own_graph(monkeypatch: pytest.MonkeyPatch
 def test_these_runs_can_be_carried_out(tmp_path: Path) -> None:
     """Their words are understood, and what is compared above is recorded."""
     run = replace(run_of(tmp_path, "ELR(lam=1)"), device="cpu", net="cifarnet", iterations=2, evaluate_every=2)
-    found = contents(execute(run, tmp_path / "runs"))
+    found = learnt(execute(run, tmp_path / "runs"))
     assert {"rows.jsonl", "result.json", "model.json", "p.f16", "margins.bin"} <= found.keys()
