@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-kill check docs format clean
+.PHONY: demo test test-slow test-kill test-kill-ranks test-kill-search check docs format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,12 @@ test-slow: $(READY)
 
 test-kill: $(READY)
 	REWEIGH_KILLS=$(or $(KILLS),1000) $(BIN)/pytest tests/run/test_kill.py --timeout 86400
+
+test-kill-ranks: $(READY)
+	REWEIGH_RANK_KILLS=$(or $(KILLS),200) $(BIN)/pytest tests/train/test_supervisor.py --timeout 86400
+
+test-kill-search: $(READY)
+	REWEIGH_SEARCH_KILL="8 1000 30" $(BIN)/pytest tests/search/test_kill.py --timeout 86400
 
 docs: $(READY)
 	$(BIN)/python tools/doc_figures.py docs/figures
