@@ -195,6 +195,26 @@ def test_what_is_launched_for_small_large_and_other_batches(
         made.clear()
 
 
+@pytest.mark.parametrize("setting", [{}, {"reduction": "none"}, {"normalise": None}, {"inplace": True}], ids=str)
+def test_any_weighting_without_a_graph_is_the_same(
+    setting: dict[str, Any], device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logits, target = draw(device)
+    target[2] = -100
+    criterion = Criterion(Focal(2.0), **{"normalise": "batch", **setting}, weight=torch.rand(10, device=device) + 0.1)
+
+    def result() -> tuple[Tensor, Tensor]:
+        leaf = logits.clone().requires_grad_()
+        value = criterion(leaf.view_as(leaf), target)
+        (found,) = torch.autograd.grad(value, leaf, torch.linspace(1, 2, value.numel(), device=device).view_as(value))
+        return value.detach(), found
+
+    direct = result()
+    monkeypatch.setattr("reweigh.criterion.functional.is_direct", lambda *_: False)
+    for got, expected in zip(direct, result(), strict=True):
+        assert torch.equal(got, expected)
+
+
 @pytest.mark.parametrize("normalise", NORMALISE)
 @pytest.mark.parametrize("weighting", [DM(0.5, 8), Focal(2.0)], ids=repr)
 def test_compiles_without_a_break(weighting: Weighting, normalise: Any, device: torch.device) -> None:

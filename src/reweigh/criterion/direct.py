@@ -14,7 +14,7 @@ Found = tuple[Tensor, Tensor, Tensor]
 """The value, c shaped like the target, and softmax over the others - onehot_y: the gradient is c / 2 times that."""
 
 
-def is_direct(logits: Tensor, *others: Tensor | float | None) -> bool:
+def is_direct(*others: Tensor | float | None) -> bool:
     """Whether the gradient of the logits is all there can be: no transform, and none of the others has its own."""
     return (
         not torch.compiler.is_compiling()

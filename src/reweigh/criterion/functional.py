@@ -14,7 +14,7 @@ from reweigh.criterion.direct import Direct, Found, is_direct
 from reweigh.criterion.emit import Emit, emit, log_total, weigh
 from reweigh.criterion.labels import Labels, check_floating, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, resolve
-from reweigh.direction import log_probabilities, margin, margin_and_pull, statistic
+from reweigh.direction import log_probabilities, margin_and_pull, statistic
 from reweigh.weighting import Weighting
 from reweigh.weighting.parameter import holds
 
@@ -94,7 +94,7 @@ def criterion(
 ) -> Tensor:
     """`derivative_manipulation` with its settings resolved."""
 
-    def weighed(z: Tensor, find: Callable[[Tensor, Tensor], Tensor]) -> tuple[Labels, Tensor, Tensor]:
+    def weighed(z: Tensor, find: Callable[[Tensor, Tensor], Tensor] | None = None) -> tuple[Labels, Tensor, Tensor]:
         weighted = (weight, sample_weight, ignore_index, label_smoothing)
         labels = read(z, target, options.weighting, *weighted, inplace, find)
         _check_normaliser(options, sample_weight, log_normaliser)
@@ -104,7 +104,7 @@ def criterion(
         return labels, *weigh(labels.margin, *arguments)
 
     def by_margins(z: Tensor) -> Tensor:
-        labels, value, coefficient = weighed(z, margin)
+        labels, value, coefficient = weighed(z)
         return _reduce(Emit.apply(value, labels.margin, coefficient), options, labels.dense, z)  # type: ignore[no-untyped-call]
 
     def directly(z: Tensor) -> Found:
@@ -118,6 +118,10 @@ def criterion(
         labels, value, coefficient = weighed(z, find)
         return _reduce(value, options, labels.dense, z), coefficient, found[0]
 
+    def between_passes(z: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        labels, value, coefficient = weighed(z, lambda *_: m)
+        return _reduce(value, options, labels.dense, z), coefficient
+
     by_index = label_smoothing == 0 and not target.is_floating_point()
     if kernels.usable(logits, target):
         plain = options.value == "cross_entropy" and options.process_group is None and log_normaliser is None
@@ -125,7 +129,9 @@ def criterion(
             value = kernels.whole(logits, target, options, weight, ignore_index, sample_weight, inplace, by_margins)
             if value is not None:
                 return value
-    elif by_index and is_direct(logits, weight, sample_weight, log_normaliser):
+        if by_index and is_direct(weight, sample_weight, log_normaliser):
+            return kernels.weighed(logits, target, ignore_index, inplace, between_passes, by_margins)
+    elif by_index and is_direct(weight, sample_weight, log_normaliser):
         return Direct.apply(logits, directly, by_margins)  # type: ignore[no-any-return, no-untyped-call]
     return by_margins(logits)
 

@@ -37,12 +37,12 @@ def read(
     ignore_index: int,
     label_smoothing: float,
     inplace: bool = False,
-    find: Callable[[Tensor, Tensor], Tensor] = margin,
+    find: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Labels:
     """Check logits, target and weights as `torch.nn.CrossEntropyLoss` takes them, and find the margins.
 
-    Margins from a kernel may hand back their gradient `inplace` of the logits; without one, `find` gives those of class
-    indices.
+    Margins from a kernel may hand back their gradient `inplace` of the logits. `find(logits, class indices)` gives
+    margins in place of the usual ones, which know of autograd.
     """
     check_floating(logits)
     if logits.ndim == 0:
@@ -70,8 +70,12 @@ def read(
         if label_smoothing > 0:
             share = _one_hot(target, num_classes)
     if share is None:
-        fast = kernels.usable(logits, given)
-        m = kernels.margin(logits, given, ignore_index, inplace) if fast else find(logits, target)
+        if find is not None:
+            m = find(logits, target)
+        elif kernels.usable(logits, given):
+            m = kernels.margin(logits, given, ignore_index, inplace)
+        else:
+            m = margin(logits, target)
         s, index = statistic(valid), target
     else:
         m, index = (

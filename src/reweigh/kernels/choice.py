@@ -110,6 +110,25 @@ def whole(
     return value
 
 
+def weighed(
+    logits: Tensor,
+    target: Tensor,
+    ignore_index: int,
+    inplace: bool,
+    weigh: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+    again: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """The value and the designed gradient of usable logits, `weigh(logits, margins)` -> (value, c) given.
+
+    Margins are +inf for a row with the label `ignore_index`; c is what a row's direction is multiplied by. `again` is
+    as in `whole`.
+    """
+    from reweigh.kernels.entire import Weighed
+
+    arguments = (logits, target.contiguous(), ignore_index, inplace and _may_overwrite(logits), weigh, again)
+    return Weighed.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
+
+
 @cache
 def _entire() -> tuple[Callable[..., Tensor], Callable[..., Any]]:
     """What imports triton; remembered, because even looking an import up takes a microsecond."""

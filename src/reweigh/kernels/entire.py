@@ -66,6 +66,39 @@ class Whole(torch.autograd.Function):
         return gradient, None, None, None, None
 
 
+class Weighed(torch.autograd.Function):
+    """Pass one, `weigh(logits, margins)` -> (value, c) in plain torch without a graph, and pass two: any weighting."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        target: Tensor,
+        ignore_index: int,
+        inplace: bool,
+        weigh: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+        again: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        book = launch.measure(logits, target, ignore_index, lines=3)
+        value, coefficient = weigh(logits, book[0])
+        ctx.ignore_index, ctx.inplace, ctx.again = ignore_index, inplace, again
+        ctx.save_for_backward(logits, target, book, coefficient)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+        (logits, target, book, coefficient), (incoming,) = ctx.saved_tensors, gradients
+        if torch.is_grad_enabled():
+            gradient = _otherwise(ctx, logits, incoming)
+        else:
+            gradient = _room(logits, ctx.inplace)
+            force = incoming.to(coefficient.dtype) * coefficient
+            launch.emit(logits, target, book, None, force, ctx.ignore_index, gradient)
+            if ctx.inplace:
+                increment_version(logits)
+        return gradient, None, None, None, None, None
+
+
 def _room(logits: Tensor, inplace: bool) -> Tensor:
     if inplace:
         return logits.detach()
