@@ -48,20 +48,8 @@ class Emit(torch.autograd.Function):
         return gradient, gradient * coefficient / -2, None
 
 
-def emit(
-    margin: Tensor,
-    s: Tensor,
-    active: Tensor,
-    divisor: Tensor,
-    weighting: Weighting,
-    options: Options,
-    log_normaliser: Tensor | float | None,
-) -> Tensor:
-    """One term per label: its value, and through autograd its derivative; sum them or not, as the reduction says.
-
-    The arguments are those of `weigh`.
-    """
-    value, coefficient = weigh(margin, s, active, divisor, weighting, options, log_normaliser)
+def emit(value: Tensor, margin: Tensor, coefficient: Tensor) -> Tensor:
+    """One term per label: its value, and through autograd its derivative; sum them or not, as the reduction says."""
     return Emit.apply(value, margin, coefficient)  # type: ignore[no-any-return, no-untyped-call]
 
 

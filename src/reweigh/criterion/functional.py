@@ -11,7 +11,7 @@ from torch import Tensor
 
 from reweigh import kernels
 from reweigh.criterion.direct import Direct, Found, is_direct
-from reweigh.criterion.emit import Emit, emit, log_total, weigh
+from reweigh.criterion.emit import emit, log_total, weigh
 from reweigh.criterion.labels import Labels, check_floating, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, resolve
 from reweigh.direction import log_probabilities, margin_and_pull, statistic
@@ -105,7 +105,7 @@ def criterion(
 
     def by_margins(z: Tensor) -> Tensor:
         labels, value, coefficient = weighed(z)
-        return _reduce(Emit.apply(value, labels.margin, coefficient), options, labels.dense, z)  # type: ignore[no-untyped-call]
+        return _reduce(emit(value, labels.margin, coefficient), options, labels.dense, z)
 
     def directly(z: Tensor) -> Found:
         found = []
@@ -150,8 +150,9 @@ def binary_criterion(
     _check_normaliser(options, sample_weight, log_normaliser)
     # as BCEWithLogitsLoss: a mean over elements, whatever their weights
     count = labels.s.new_full((), float(logits.numel()))
-    terms = emit(labels.margin, labels.s, active(labels), count, labels.weighting, options, log_normaliser)
-    return _reduce(terms, options, True, logits)
+    arguments = (labels.s, active(labels), count, labels.weighting, options, log_normaliser)
+    value, coefficient = weigh(labels.margin, *arguments)
+    return _reduce(emit(value, labels.margin, coefficient), options, True, logits)
 
 
 def read_binary(
