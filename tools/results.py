@@ -84,13 +84,15 @@ def claims(saved: Mapping[str, Saved]) -> str:
 
 def provenance(saved: Saved) -> str:
     """Where the numbers come from: seeds, commits, versions, devices."""
+    if not saved.entries:
+        return "*Nothing is trained for it.*"
     seeds = sorted({entry.seed for entry in saved.entries})
     environments = saved.environments
 
     def every(key: str) -> str:
         return ", ".join(dict.fromkeys(str(each[key]) for each in environments if each.get(key) is not None))
 
-    told = [f"{len(saved.entries)} runs", f"seeds {', '.join(map(str, seeds)) or 'none'}"]
+    told = [f"{len(saved.entries)} runs", f"seeds {', '.join(map(str, seeds))}"]
     told += [f"{key} {every(key)}" for key in ("commit", "torch") if every(key)]
     device = every("device_name") or every("device")
     return f"*{'; '.join([*told, device] if device else told)}.*"
