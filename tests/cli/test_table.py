@@ -76,6 +76,8 @@ def test_results_are_saved_and_counted_as_measured(reweigh, file: Path, tmp_path
     elsewhere = reweigh(*line, "--runs", tmp_path / "elsewhere").json
     assert elsewhere == first
     assert not list((tmp_path / "elsewhere").iterdir())
+    added = [*line[:4], "--add", tmp_path / "results" / "first.json", "--json", "--runs", tmp_path / "elsewhere"]
+    assert reweigh(*added).json == first
 
 
 def test_quick_needs_no_data(reweigh, file: Path, tmp_path: Path) -> None:
@@ -109,6 +111,7 @@ def test_one_sentence_for_what_is_wrong(reweigh, file: Path, tmp_path: Path) -> 
         ([file, "--seeds", "x"], 2, "seeds are 'x'"),
         ([file, "--save", tmp_path / "a.json"], 2, "one file, but there are first, second"),
         ([file, "--quick", "--save", tmp_path / "results"], 2, "mean nothing"),
+        ([file, "--add", tmp_path / "none.json"], 3, "none.json"),
         ([file, "--precision", "fp8"], 2, "precision is 'fp8'"),
     ):
         ended = reweigh("table", *line, "--runs", tmp_path / "runs")

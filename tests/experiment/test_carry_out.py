@@ -11,6 +11,7 @@ from reweigh.experiment import Cell, Experiment, Procedure
 from reweigh.experiment.carry_out import carry_out, gather_findings, within
 from reweigh.experiment.plan import decide, tasks
 from reweigh.experiment.protocols import search_beta
+from reweigh.experiment.saved import read_saved
 from reweigh.experiment.session import Asked, choose, results, sit, steps
 from reweigh.experiment.table import entries
 from reweigh.record import list_runs
@@ -149,6 +150,19 @@ def test_a_sitting_ends_in_time_and_saves(tiny: Make, tmp_path: Path) -> None:
     late = within(1e-9)
     assert sit(experiment, elsewhere, should_stop=late)[1].stopped
     assert not names(elsewhere.runs)
+
+
+def test_what_several_machines_saved_comes_together(tiny: Make, tmp_path: Path) -> None:
+    experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
+    for row in ("CCE", "GCE"):
+        sit(experiment, Asked(tmp_path / row, only=row, save=tmp_path / f"{row}.json"))
+    here = Asked(tmp_path / "here", save=tmp_path / "CCE.json", add=(tmp_path / "GCE.json",))
+    assert [step.state for step in steps(experiment, here)] == ["done", "done"]
+    assert [entry.row for entry in sit(experiment, here)[0].entries] == ["CCE", "GCE"]
+    assert not names(here.runs)
+    assert [entry.row for entry in read_saved(tmp_path / "CCE.json").entries] == ["CCE", "GCE"]
+    with pytest.raises(ValueError, match=r"GCE.json, results of toy; here is other"):
+        choose([replace(experiment, name="other")], here)
 
 
 def test_other_weights_to_start_from_are_another_run(tiny: Make, tmp_path: Path) -> None:

@@ -54,6 +54,10 @@ def table(
             "it holds already counts as measured and is not run again.",
         ),
     ] = None,
+    add: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(metavar="FILE", help="Results saved on another machine, which count as measured, too."),
+    ] = None,
     figure: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE", help="Draw the experiment's figure (.svg, .png or .pdf; extra: plot)."),
@@ -101,6 +105,7 @@ def table(
         jobs=jobs,
         minutes=minutes,
         save=save,
+        add=tuple(add or ()),
     )
     experiments = choose(load(file), asked)
     if dry_run:

@@ -33,6 +33,7 @@ class Asked:
         jobs: runs at a time.
         minutes: after which all stops, to go on another time.
         save: a .json file, or a folder in which each experiment gets one of its name.
+        add: files that were saved elsewhere; what they hold counts as measured, too.
     """
 
     runs: Path
@@ -43,6 +44,7 @@ class Asked:
     jobs: int = 1
     minutes: float | None = None
     save: Path | None = None
+    add: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         if self.quick and self.save is not None:
@@ -99,6 +101,10 @@ def choose(experiments: Sequence[Experiment], asked: Asked) -> list[Experiment]:
     if len(kept) > 1 and asked.save is not None and asked.save.suffix == ".json":
         names = ", ".join(each.name for each in kept)
         raise ValueError(f"save is {asked.save}, one file, but there are {names}; give a folder, or use only")
+    known = [each.name for each in experiments]
+    for path in asked.add:
+        if (name := read_saved(path).experiment.name) not in known:
+            raise ValueError(f"add is {path}, results of {name}; here is {', '.join(known)}")
     return kept
 
 
@@ -106,7 +112,7 @@ def steps(experiment: Experiment, asked: Asked) -> list[Step]:
     """All runs that can be known by now, and how they stand; what depends on a trial is not among them before it."""
     whole = asked.of(experiment)
     chosen = whole.only(asked.only)
-    store = gather_findings(chosen, asked.root, whole.seeds, _store(_before(asked, experiment)))
+    store = gather_findings(chosen, asked.root, whole.seeds, _known(asked, experiment))
     judged = {run.folder_name() for run in trials(chosen)}
     found = tasks(chosen, whole.seeds, store)
     left = {run.folder_name() for run in missing([*trials(chosen), *plain_runs(undone(found, store))], store)}
@@ -133,7 +139,7 @@ def sit(
 ) -> tuple[Saved, Ended]:
     """Run what is missing of what is asked for, keep the results, and return all there is to show."""
     whole, before = asked.of(experiment), _before(asked, experiment)
-    known, chosen = _store(before), whole.only(asked.only)
+    known, chosen = _known(asked, experiment), whole.only(asked.only)
     ended = carry_out(chosen, asked.root, jobs=asked.jobs, known=known, tell=tell, should_stop=should_stop)
     path = asked.path(experiment)
     if path is not None:
@@ -143,15 +149,21 @@ def sit(
 
 def results(experiment: Experiment, asked: Asked) -> Saved:
     """What is measured of what is asked for, without running anything."""
-    return _measured(asked.of(experiment).only(asked.only), asked, _store(_before(asked, experiment)))
+    return _measured(asked.of(experiment).only(asked.only), asked, _known(asked, experiment))
 
 
 def _measured(experiment: Experiment, asked: Asked, known: Store) -> Saved:
     return collect(experiment, experiment.seeds, gather_findings(experiment, asked.root, experiment.seeds, known))
 
 
-def _store(before: Saved | None) -> Store:
-    return {} if before is None else before.store
+def _known(asked: Asked, experiment: Experiment) -> Store:
+    """The findings that were saved, here before or elsewhere."""
+    before = _before(asked, experiment)
+    known = {} if before is None else dict(before.store)
+    for part in map(read_saved, asked.add):
+        if part.experiment.name == experiment.name:
+            known |= part.store
+    return known
 
 
 def _before(asked: Asked, experiment: Experiment) -> Saved | None:
