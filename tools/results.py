@@ -63,7 +63,11 @@ def page(saved: Mapping[str, Saved], figures: Mapping[str, str], unmeasured: Map
     """The whole page."""
     parts = [HEAD, claims(saved)]
     for name, each in saved.items():
-        parts.append(markdown(each.experiment, each.blocks(), level=2).rstrip())
+        blocks = each.blocks()
+        measured = [block for block in blocks if block.kind is not None]
+        parts.append(markdown(each.experiment, measured, level=2).rstrip())
+        if left := [block.column for block in blocks if block.kind is None]:
+            parts.append(f"Not measured: {', '.join(left)}.")
         if name in figures:
             parts.append(f"![{each.experiment.title}](figures/{figures[name]})")
         parts.append(provenance(each))
