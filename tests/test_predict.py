@@ -110,6 +110,16 @@ def test_a_table_of_numbers(tmp_path: Path) -> None:
     swapped = [",".join((y, "9", x)) for x, y, _ in (row.split(",") for row in rows)]
     (tmp_path / "new.csv").write_text("\n".join(["y,z,x", *swapped]) + "\n")
     np.testing.assert_array_equal(predict(model, tmp_path / "new.csv").probabilities, found.probabilities)
+    numbers = np.array([row.split(",")[:2] for row in rows], dtype=np.float64)
+    np.savez(tmp_path / "new.npz", x=numbers)
+    np.testing.assert_array_equal(predict(model, tmp_path / "new.npz").probabilities, found.probabilities)
+    np.savez(tmp_path / "wide.npz", x=np.zeros((2, 3)))
+    with pytest.raises(DataError, match="features 3, but the model reads features 2"):
+        predict(model, tmp_path / "wide.npz")
+    for value in (np.nan, 1e300):
+        np.savez(tmp_path / "bad.npz", x=np.array([[0, 0], [0, value]]))
+        with pytest.raises(DataError, match="at example 1, feature 1 is not finite"):
+            predict(model, tmp_path / "bad.npz")
     (tmp_path / "less.csv").write_text("x\n1\n")
     with pytest.raises(DataError, match="no column 'y'; there are x"):
         predict(model, tmp_path / "less.csv")

@@ -69,7 +69,9 @@ def predict(
         model: the folder of a model.
         inputs: a folder of images, at any depth, or one image; an `.npz` with one array of images or features; a
             `.csv`, `.tsv` or `.parquet` table with the columns the model was trained on, in any order and among
-            others; for a model of texts also a `.txt` with one text per line.
+            others; for a model of texts also a `.txt` with one text per line. For a model of a table, the features
+            of an `.npz` are that table's numbers, column by column in the order of training: they are standardised
+            as the table's were.
         which: the final model, or the best where it was kept.
         device: where to compute; "auto" is a GPU where there is one.
         progress: called with (examples done, examples).
@@ -102,7 +104,7 @@ def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part]:
     inputs: Inputs
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        inputs = _array(path)
+        inputs = _array(path, card)
     elif suffix in TABLES or suffix == ".txt":
         inputs = _texts(path, run) if _reads_text(run) else _columns(path, card)
     else:
@@ -140,14 +142,17 @@ def _image_size(path: Path, card: Card, run: Run) -> tuple[int, int]:
     raise DataError(f"{path}: images, but the model reads {card.shape[0]} features; expected a table or an .npz")
 
 
-def _array(path: Path) -> Inputs:
+def _array(path: Path, card: Card) -> Inputs:
     """The one array of inputs in a file; arrays of labels and class names beside it are passed over."""
     arrays = npz.read(path)
     known = {name for keys in npz.KEYS for name in (keys[0], keys[2])}
     found = [name for name in arrays if name in known] or [name for name in arrays if arrays[name].ndim > 1]
     if len(found) != 1:
         raise DataError(f"{path}: expected one array of inputs among {', '.join(arrays) or 'none'}, not {len(found)}")
-    return npz.as_inputs(arrays[found[0]], found[0])
+    array = arrays[found[0]]
+    if card.columns is not None and array.dtype.kind in "biuf" and array.shape[1:] == (len(card.columns),):
+        return standardise(array.astype(np.float64), card.columns)
+    return npz.as_inputs(array, found[0])
 
 
 def _reads_text(run: Run) -> bool:

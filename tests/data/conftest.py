@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import pickle
 import struct
+import tracemalloc
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+
+from reweigh.errors import DataError
 
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 _CIFAR100 = (
@@ -150,6 +154,22 @@ def human_labels() -> Callable[[Path, dict[str, Any]], Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def peak() -> Callable[[Callable[[], object]], int]:
+    """How many bytes Python held at most while `act` ran, whether it was refused or not."""
+
+    def measure(act: Callable[[], object]) -> int:
+        tracemalloc.start()
+        try:
+            with suppress(DataError):
+                act()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return measure
 
 
 @pytest.fixture

@@ -152,6 +152,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "climbing": (replace("clean_test_key_list.txt", "images/../../x.jpg\n"), r"line 1: .* leads out"),
     "absolute": (replace("clean_test_key_list.txt", "/etc/passwd\n"), "line 1: .* leads out"),
+    "absolute without images/": (replace("clean_test_key_list.txt", "images//etc/passwd\n"), "line 1: .* leads out"),
     "backslash": (replace("clean_test_key_list.txt", "images\\x.jpg\n"), "line 1: .* leads out"),
     "one image gone": (remove(NOISY[3]), r"1 of 14 listed files are missing: images/0/03/1003,2003\.jpg"),
     "all images gone": (

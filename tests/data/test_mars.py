@@ -130,6 +130,7 @@ def test_listed_queries(root: Path) -> None:
     for content, told in (
         ("[", "expected a JSON list"),
         ("3", "expected a JSON list"),
+        ("[" * 100_000, "expected a JSON list"),
         ("[{}]", "expected a JSON list"),
         ('[{"img_paths": []}]', "expected a JSON list"),
         ('[{"img_paths": ["x.jpg"]}]', "entry 0: 'x.jpg'"),

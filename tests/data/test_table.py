@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,17 @@ def test_text_column(tmp_path) -> None:
     assert data.kind == "text"
     assert data.class_names == ("1", "2")
     assert "good, really\ngood" in data.train.inputs + data.test.inputs
+
+
+def test_texts_of_any_length(tmp_path) -> None:
+    before = csv.field_size_limit()
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\n" + f"{'long ' * 40_000},1\nshort,0\n" * 5)
+    assert max(map(len, table.load(path, text="text").train.inputs)) == 200_000
+    path.write_text('text,label\n"open,1\n')
+    with pytest.raises(DataError, match="line 2"):
+        table.load(path, text="text")
+    assert csv.field_size_limit() == before
 
 
 def test_line_numbers_count_lines_inside_quotes(tmp_path) -> None:
@@ -119,12 +132,16 @@ class TestParquet:
         assert data.kind == "text"
         assert data.class_names == ("0", "1")
 
+    def test_columns_of_other_types_may_stand_beside(self, save) -> None:
+        data = table.load(save(x=[1.0, 2.0] * 5, label=[0, 1] * 5, path=[["a"], ["b"]] * 5), features=["x"])
+        assert data.train.shape == (1,)
+
     @pytest.mark.parametrize(
         ("columns", "match"),
         [
             ({"x": [1.0, None] * 5, "label": [0, 1] * 5}, r"column 'x'.*row 2 \(None\)"),
             ({"x": [1.0, float("nan")] * 5, "label": [0, 1] * 5}, r"row 2 \(nan\)"),
-            ({"x": [[1.0], [2.0]] * 5, "label": [0, 1] * 5}, "column 'x'"),
+            ({"x": [[1.0], [2.0]] * 5, "label": [0, 1] * 5}, r"column 'x' must hold finite numbers, not list"),
             ({"x": [1.0] * 10, "label": [0.5, 1.0] * 5}, "column 'label'"),
             ({"x": [1.0] * 10, "label": ["a", None] * 5}, r"row 2 \(None\)"),
             ({"x": [1.0] * 10}, "no column 'label'"),

@@ -31,7 +31,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def extras() -> dict[str, bytes]:
-    return {"model__model_json": b"{}", "model__model_safetensors": os.urandom(1000), "checkpoint_pt": b"x" * 5000}
+    return {
+        "model__model_json": b"{}",
+        "model__model_safetensors": os.urandom(1000),
+        "checkpoint_pt": b"x" * 5000,
+        "retrieval_json": b"{}",
+    }
 
 
 @SUFFIXES

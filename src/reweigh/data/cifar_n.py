@@ -22,12 +22,14 @@ import numpy as np
 
 from reweigh.data.dataset import Labels
 from reweigh.data.source import unpickle
+from reweigh.data.source.archive import open_member
 from reweigh.errors import DataError
 
 FILES = {"cifar10": "CIFAR-10_human.pt", "cifar100": "CIFAR-100_human.pt"}
 FOLDERS = (".", "data", "cifar-n", "cifar-10-100n/data")
 
 MAX_BYTES = 2**28
+MAX_LABELS = 2**25  # a small pickle can name the same labels many times
 
 
 def load(root: str | os.PathLike[str], name: Literal["cifar10", "cifar100"], key: str, clean: Labels) -> Labels:
@@ -70,8 +72,11 @@ def read(path: Path) -> dict[str, Labels]:
             "use the .pt file of the same name, which is in the order of CIFAR's python version"
         )
     content = unpickle.loads(_member(path), str(path))
-    vectors = {}
+    vectors, total = {}, 0
     for key, value in content.items():
+        total += value.size if isinstance(value, np.ndarray) else len(value) if isinstance(value, list) else 0
+        if total > MAX_LABELS:
+            raise DataError(f"{path}: more than {MAX_LABELS} labels in all")
         if isinstance(value, list) and all(type(v) is int and abs(v) < 2**31 for v in value):
             value = np.array(value, dtype=np.int64)
         if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "iu":
@@ -97,7 +102,8 @@ def _member(path: Path) -> bytes:
                 raise DataError(f"{path}: {len(found)} members data.pkl; expected one")
             if found[0].file_size > MAX_BYTES:
                 raise DataError(f"{path}: data.pkl claims {found[0].file_size} bytes; the limit is {MAX_BYTES}")
-            return pack.read(found[0])
+            with open_member(path, pack, found[0]) as file:
+                return file.read(found[0].file_size)
     except DataError:
         raise
     except FileNotFoundError as error:

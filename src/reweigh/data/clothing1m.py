@@ -28,6 +28,7 @@ from reweigh.noise import Corruption, given
 Split: TypeAlias = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
 Source: TypeAlias = Literal["noisy", "clean"]
 SPLITS: tuple[Split, ...] = ("noisy_train", "clean_train", "clean_val", "clean_test")
+IMAGES = "images/"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ def load_part(root: str | os.PathLike[str], split: Split) -> Part:
     present = Listing(folder)
     names, missing = [], []
     for key in listed.keys:
-        name = next((name for name in (key, key.removeprefix("images/")) if name in present), None)
+        name = next((name for name in (key, key.removeprefix(IMAGES)) if name in present), None)
         names.append(name or key)
         if name is None:
             missing.append(key)
@@ -87,6 +88,7 @@ def load_labels(root: str | os.PathLike[str], split: Split) -> Listed:
     if not keys:
         raise DataError(f"{path}: empty; expected one image path per line")
     check_inside(keys, path)
+    check_inside((key.removeprefix(IMAGES) for key in keys), path)  # `load_part` looks there too
     source: Source = "noisy" if split == "noisy_train" else "clean"
     labels = read_kv(folder, source)
     seen: dict[str, int] = {}

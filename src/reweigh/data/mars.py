@@ -215,7 +215,7 @@ def _listed_queries(path: Path, keys: list[tuple[int, int, int]]) -> Labels:
     rows = {key: row for row, key in enumerate(keys)}
     try:
         names = [str(entry["img_paths"][0]) for entry in json.loads(read_text(path))]
-    except (ValueError, TypeError, KeyError, IndexError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
         raise DataError(f"{path}: expected a JSON list of objects with img_paths") from error
     queries = []
     for entry, name in enumerate(names):

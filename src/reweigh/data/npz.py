@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reweigh.data.dataset import Dataset, Inputs, Labels, Part
+from reweigh.data.source.archive import open_member
 from reweigh.data.split import assemble
 from reweigh.errors import DataError
 
@@ -91,7 +92,7 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
 
 
 def _read_array(path: Path, name: str, pack: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    with pack.open(member) as file:
+    with open_member(path, pack, member) as file:
         version = np.lib.format.read_magic(file)
         if version == (1, 0):
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
@@ -105,7 +106,7 @@ def _read_array(path: Path, name: str, pack: zipfile.ZipFile, member: zipfile.Zi
         there = member.file_size - file.tell()
         if expected != there or min(shape, default=0) < 0:
             raise DataError(f"{path}: array {name!r} {shape} of {dtype} needs {expected} bytes but has {there}")
-        raw = file.read()
+        raw = file.read(expected)  # with a size, because a member can hold more than it claims
     flat = np.frombuffer(raw, dtype) if raw else np.empty(math.prod(shape), dtype)
     return flat.reshape(shape, order="F" if fortran else "C")
 

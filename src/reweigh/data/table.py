@@ -71,7 +71,8 @@ def standardise(values: Numbers, columns: Sequence[Column]) -> NDArray[np.float3
     array([[0.5]], dtype=float32)
     """
     mean, std = np.array([c.mean for c in columns]), np.array([c.std for c in columns])
-    scaled: NDArray[np.float32] = ((values - mean) / std).astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which `Part` refuses with its place
+        scaled: NDArray[np.float32] = ((values - mean) / std).astype(np.float32)
     return scaled
 
 

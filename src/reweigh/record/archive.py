@@ -32,6 +32,7 @@ FILES = (
     "model/best.safetensors",
     "checkpoint.pt",
     "checkpoint.previous.pt",
+    "retrieval.json",
     "result.json",
 )
 LARGEST = 2**36  # bytes that may come out of one archive

@@ -105,10 +105,12 @@ TARS = {f"tar: {case}": tar(member("set/fine"), member(name)) for case, name in 
     "tar: broken check sum": GOOD_TAR[:148] + b"0000000\0" + GOOD_TAR[156:],
     "gz: bomb": gzip.compress(tar(member("set/a", size=10**7))),
     "gz: bomb of zeros in a header": gzip.compress(header_only("pax", 10**8, tarfile.XHDTYPE) + bytes(10**8)),
+    "tar: broken check sum of the second": GOOD_TAR[:2708] + b"0000000\0" + GOOD_TAR[2716:],
+    "gz: tar cut after a member": gzip.compress(GOOD_TAR[:2560]),
     "gz: not a tar": gzip.compress(b"hello"),
     "gz: wrong check sum": GOOD_GZ[:-8] + bytes(8),
 } | {
-    f"tar: cut at {at}": GOOD_TAR[:at] for at in (0, 100, 600, 1500, 2500)
+    f"tar: cut at {at}": GOOD_TAR[:at] for at in (0, 100, 600, 1500, 2500, 2560, 2700, 6144, 6400)
 } | {
     f"gz: cut at {at}": GOOD_GZ[:at] for at in (2, 10, len(GOOD_GZ) // 2, len(GOOD_GZ) - 8)
 }  # fmt: skip
@@ -125,6 +127,11 @@ ZIPS = {f"zip: {case}": packed(("set/fine", b""), (name, b"")) for case, name in
     "zip: claims less than there is": lying_size(GOOD_ZIP, 10),
     "zip: claims more than there is": lying_size(GOOD_ZIP, 40_000),
     "zip: encrypted": encrypted(GOOD_ZIP),
+    "zip: bzip2": packed(("set/a", b"hello"), method=zipfile.ZIP_BZIP2),
+    "zip: lzma": packed(("set/a", b"hello"), method=zipfile.ZIP_LZMA),
+    "zip: bzip2 bomb": lying_size(packed(("set/a", bytes(10**7)), method=zipfile.ZIP_BZIP2), 100),
+    "zip: lzma bomb": lying_size(packed(("set/a", bytes(10**7)), method=zipfile.ZIP_LZMA), 100),
+    "zip: deflated bomb": lying_size(packed(("set/a", bytes(10**7)), method=zipfile.ZIP_DEFLATED), 100),
     "zip: wrong bytes": packed(("set/a", b"hello")).replace(b"hello", b"jello"),
     "zip: no directory": GOOD_ZIP[: GOOD_ZIP.index(b"PK\x01\x02")],
 } | {
@@ -162,3 +169,9 @@ def test_a_missing_archive_is_named(tmp_path, refused) -> None:
     into = tmp_path / "into"
     into.mkdir()
     refused(lambda: extract(tmp_path / "absent.tar", into), "absent.tar")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("zip") and case.endswith("bomb")])
+def test_bombs_are_not_unpacked_in_memory_either(case, tmp_path, peak) -> None:
+    (tmp_path / "set.zip").write_bytes(CASES[case])
+    assert peak(lambda: extract(tmp_path / "set.zip", tmp_path / "into", SMALL)) < 4 * 10**6

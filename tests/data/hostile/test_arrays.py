@@ -12,6 +12,7 @@ import pytest
 
 from reweigh.data import cifar_n, npz
 
+LITTLE = 100_000  # bytes that a bomb claims
 X, Y = np.zeros((10, 3), np.float32), np.arange(10) % 2
 CLEAN = np.arange(6, dtype=np.int64)
 
@@ -34,6 +35,18 @@ def packed(method: int = zipfile.ZIP_STORED, **members: bytes) -> bytes:
         for name, raw in members.items():
             pack.writestr(f"{name}.npy", raw)
     return buffer.getvalue()
+
+
+def claiming(raw: bytes, size: int) -> bytes:
+    """The archive with another unpacked size in its directory for the first member."""
+    at = raw.index(b"PK\x01\x02") + 24
+    return raw[:at] + struct.pack("<I", size) + raw[at + 4 :]
+
+
+def bomb(method: int) -> bytes:
+    """An array that claims little, in the archive and in its own header, and goes on for 20 MB."""
+    start = member((LITTLE // 4,))
+    return claiming(packed(method, x=start + bytes(2 * 10**7)), len(start) + LITTLE)
 
 
 def twice() -> bytes:
@@ -87,13 +100,16 @@ ARRAYS = {
     "unknown type": packed(x=member((1,), descr="zz"), y=member((10,))),
     "unknown version": packed(x=b"\x93NUMPY\x09\x00" + bytes(20), y=member((10,))),
     "deflated bomb over the limit": packed(zipfile.ZIP_DEFLATED, x=member((10**7,), raw=bytes(4 * 10**7)), y=b""),
+    "deflated bomb that claims little": bomb(zipfile.ZIP_DEFLATED),
+    "bzip2 bomb that claims little": bomb(zipfile.ZIP_BZIP2),
+    "lzma": packed(zipfile.ZIP_LZMA, x=member((10, 3), raw=bytes(120)), y=member((10,), "<i8", Y.tobytes())),
     "wrong check sum": saved(x=X + 1, y=Y).replace(b"\x00\x00\x80\x3f", b"\x00\x00\x80\x40", 1),
 }
 
 
-def pt(name: str = "archive/data.pkl", **content: object) -> bytes:
+def pt(name: str = "archive/data.pkl", method: int = zipfile.ZIP_STORED, **content: object) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as pack:
+    with zipfile.ZipFile(buffer, "w", method) as pack:
         pack.writestr(name, pickle.dumps(content, protocol=2))
     return buffer.getvalue()
 
@@ -116,6 +132,8 @@ HUMAN = {
     "negative label": pt(clean_label=CLEAN, worse_label=CLEAN - 1),
     "labels of floats": pt(clean_label=CLEAN, worse_label=CLEAN * 1.0),
     "labels of strings": pt(clean_label=CLEAN, worse_label=["a"] * 6),
+    "deflated bomb": claiming(pt(method=zipfile.ZIP_DEFLATED, clean_label=bytes(2 * 10**7)), LITTLE),
+    "bzip2 bomb": claiming(pt(method=zipfile.ZIP_BZIP2, clean_label=bytes(2 * 10**7)), LITTLE),
     "labels in a square": pt(clean_label=CLEAN, worse_label=CLEAN.reshape(2, 3)),
 }
 
@@ -136,3 +154,20 @@ def test_human_labels_are_refused(case, tmp_path, refused) -> None:
     path = tmp_path / "CIFAR-10_human.pt"
     path.write_bytes(HUMAN[case])
     refused(lambda: cifar_n.load(path, "cifar10", "worse_label", CLEAN), "CIFAR-10_human.pt")
+
+
+@pytest.mark.parametrize("case", [case for case in (*ARRAYS, *HUMAN) if "bomb" in case])
+def test_bombs_are_not_unpacked(case, tmp_path, peak) -> None:
+    path = tmp_path / ("own.npz" if case in ARRAYS else "CIFAR-10_human.pt")
+    path.write_bytes({**ARRAYS, **HUMAN}[case])
+    assert peak(lambda: npz.read(path, 10**7) if case in ARRAYS else cifar_n.read(path)) < 4 * 10**6
+
+
+def test_the_same_labels_under_many_names(tmp_path, refused, monkeypatch) -> None:
+    monkeypatch.setattr(cifar_n, "MAX_LABELS", 100)
+    for shared in (CLEAN, CLEAN.tolist()):
+        path = tmp_path / "CIFAR-10_human.pt"
+        path.write_bytes(pt(**{f"label{k}": shared for k in range(16)}))
+        assert len(cifar_n.read(path)) == 16
+        path.write_bytes(pt(**{f"label{k}": shared for k in range(17)}))
+        assert "more than 100 labels" in refused(lambda path=path: cifar_n.read(path), "CIFAR-10_human.pt")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from reweigh.data import table
+from reweigh.data.source import columns
 
 GOOD = "a,b,label\n" + "1,2,x\n3,4,y\n" * 5
 LONG = "q" * 200_000
@@ -32,7 +34,7 @@ FEATURES = {
     "latin-1": with_line("1,2,caf\xe9").replace("é".encode(), b"\xe9"),
     "zero byte": with_line("1,2\0,x"),
     "binary": bytes(range(256)) * 4,
-    "field beyond the limit": with_line(f"1,2,{LONG}"),
+    "long word for a number": with_line(f"1,{LONG},x"),
     "quote never closed": with_line('1,2,"x'),
     "quote in the middle": with_line('1,"2"3,x'),
 }
@@ -41,7 +43,7 @@ FEATURES |= {
     for line in (
         "1,2", "1", "1,2,x,9", "1,2,x,", ",,", "1,,x", ",2,x", "1,2,", "1,2,  ", "1,two,x", "1,NA,x", "1,nan,x",
         "1,NaN,x", "1,inf,x", "1,-Infinity,x", "1,1e999,x", "1,None,x", "1,0x10,x", "1,1.2.3,x", "1,'2',x", "1, ,x",
-        "1,=cmd|' /C calc'!A0,x", "1,2e308,x", "1,−2,x",
+        "1,1_000,x", "1,1_0.5,x", "1,=cmd|' /C calc'!A0,x", "1,2e308,x", "1,−2,x",
     )
 }  # fmt: skip
 FEATURES["too large to standardise"] = (GOOD + "1e300,2,x\n-1e300,2,y\n" * 5).encode()
@@ -93,3 +95,36 @@ def test_invented_parquet(raw, tmp_path, refused) -> None:
     path = tmp_path / "own.parquet"
     path.write_bytes(raw)
     refused(lambda: table.load(path), "own.parquet")
+
+
+def test_parquet_that_repeats_one_number_is_refused_by_its_rows(tmp_path, refused) -> None:
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (extra tables)")
+    from pyarrow import parquet
+
+    path = tmp_path / "own.parquet"
+    parquet.write_table(pa.table({"a": pa.array(np.zeros(10**6))}), path, compression="zstd")
+    assert path.stat().st_size < 10**4
+    told = refused(lambda: columns.read(path, max_bytes=7 * 10**6), "own.parquet: 8000000 bytes unpacked")
+    assert "more than the limit of 7000000" in told
+    assert columns.read(path, max_bytes=8 * 10**6).names == ("a",)
+
+
+def test_parquet_that_repeats_one_text_keeps_it_once(tmp_path, peak) -> None:
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (extra tables)")
+    from pyarrow import parquet
+
+    path = tmp_path / "own.parquet"
+    text = pa.array(["x" * 1000]).take(pa.array(np.zeros(10**5, np.int64)))
+    parquet.write_table(pa.table({"text": text}), path, compression="zstd")
+    assert columns.read(path).strings("text") == ["x" * 1000] * 10**5
+    assert peak(lambda: columns.read(path).strings("text")) < 2 * 10**7
+
+
+def test_parquet_names_that_mean_two_columns(tmp_path, refused) -> None:
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (extra tables)")
+    from pyarrow import parquet
+
+    path = tmp_path / "own.parquet"
+    for names in (("a", "a"), ("a", "a.b")):
+        parquet.write_table(pa.table([pa.array([{"b": "x"}]), pa.array(["y"])], names), path)
+        refused(lambda: columns.read(path), "own.parquet: a column name occurs twice")

@@ -76,3 +76,12 @@ def test_limits(archive, tmp_path, limits, match) -> None:
 
 def test_exact_limits_are_allowed(archive, tmp_path) -> None:
     extract(archive, tmp_path / "into", Limits(members=4, file_bytes=3000, total_bytes=3005))
+
+
+def test_a_link_to_nowhere_is_in_the_way_too(archive, tmp_path) -> None:
+    into = tmp_path / "into"
+    into.mkdir()
+    (into / "set").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="set exists already; move it away first"):
+        extract(archive, into)
+    assert [p.name for p in into.iterdir()] == ["set"]

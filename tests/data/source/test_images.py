@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pickle
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -44,7 +46,7 @@ def test_resize_is_height_then_width(tmp_path, paint) -> None:
     assert decode(paint(tmp_path / "a.png", size=(6, 4)), size=(5, 9)).shape == (5, 9, 3)
 
 
-def test_sixteen_bits_are_refused(tmp_path) -> None:
+def test_grey_of_sixteen_bits_is_refused(tmp_path) -> None:
     Image.fromarray(np.full((4, 4), 60000, np.uint16)).save(tmp_path / "a.png")
     with pytest.raises(DataError, match="8 bits"):
         decode(tmp_path / "a.png")
@@ -86,3 +88,13 @@ def test_check_reports_everything_at_once(tmp_path, paint) -> None:
 def test_digest_of_a_missing_file_names_it(tmp_path) -> None:
     with pytest.raises(DataError, match=r"a\.png"):
         Files(tmp_path, ("a.png",)).digest()
+
+
+def test_colours_of_sixteen_bits_are_scaled_to_eight(tmp_path) -> None:
+    def chunk(name: bytes, raw: bytes) -> bytes:
+        return struct.pack(">I", len(raw)) + name + raw + struct.pack(">I", zlib.crc32(name + raw))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0))
+    pixel = chunk(b"IDAT", zlib.compress(b"\0" + struct.pack(">3H", 0x0AFF, 0x1400, 0x1E80)))
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + header + pixel + chunk(b"IEND", b""))
+    assert decode(tmp_path / "a.png").tolist() == [[[10, 20, 30]]]

@@ -81,6 +81,17 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         read_integers(path, "wanted")
 
 
+def test_the_limit_holds_for_all_variables_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.mat"
+    path.write_bytes(mat(True, a=np.zeros((10, 10)), b=np.zeros((10, 10)), c=np.zeros((1, 1))))
+    needed = len(mat(a=np.zeros((10, 10)), b=np.zeros((10, 10)), c=np.zeros((1, 1)))) - 128
+    monkeypatch.setattr("reweigh.data.source.matlab.MAX_BYTES", needed)
+    assert read_integers(path, "b").shape == (10, 10)
+    monkeypatch.setattr("reweigh.data.source.matlab.MAX_BYTES", needed - 1)
+    with pytest.raises(DataError, match=rf"a\.mat: .* larger than {needed - 1} bytes"):
+        read_integers(path, "b")
+
+
 def test_what_is_there_instead_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.mat"
     path.write_bytes(mat(one=np.ones(2), two="text", three={"a": 1}, four=np.array([np.nan]), five=np.array([1j])))
@@ -99,10 +110,29 @@ def test_what_is_there_instead_is_named(tmp_path: Path) -> None:
         (np.array([np.nan]), "x holds fractions"),
         (np.array([np.inf]), "x holds fractions"),
         (np.array([1e300]), "x holds fractions"),
+        (np.array([2**64 - 1], np.uint64), "x holds 18446744073709551615"),
+        (np.array([2**63], np.uint64), "x holds 9223372036854775808"),
     ],
 )
 def test_other_variables_are_refused(tmp_path: Path, value: object, told: str) -> None:
     path = tmp_path / "a.mat"
     path.write_bytes(mat(x=value))
     with pytest.raises(DataError, match=f"{told}; expected"):
+        read_integers(path, "x")
+
+
+def test_unsigned_numbers_that_fit_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.mat"
+    path.write_bytes(mat(x=np.array([2**63 - 1], np.uint64)))
+    assert read_integers(path, "x").tolist() == [[2**63 - 1]]
+
+
+@pytest.mark.parametrize("count", [33, 65, 1000])
+def test_too_many_dimensions_are_refused(tmp_path: Path, count: int) -> None:
+    shape = struct.pack(f"<II{count}i", 5, 4 * count, *[1] * count) + bytes(-4 * count % 8)
+    variable = struct.pack("<4I", 6, 8, 6, 0) + shape + struct.pack("<I", 1 | 1 << 16) + b"x\0\0\0"
+    variable += struct.pack("<I", 2 | 1 << 16) + b"\7\0\0\0"
+    path = tmp_path / "a.mat"
+    path.write_bytes(mat()[:128] + struct.pack("<II", 14, len(variable)) + variable)
+    with pytest.raises(DataError, match=r"a\.mat: .* not of 2 to 32 dimensions"):
         read_integers(path, "x")

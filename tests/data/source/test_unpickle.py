@@ -81,3 +81,24 @@ def test_one_changed_byte_never_raises_anything_else(position, value) -> None:
     raw = bytearray(pickle.dumps({"labels": [1, 2], "data": np.arange(9, dtype=np.int64)}, 2))
     raw[position % len(raw)] = value
     assert outcome(bytes(raw)).startswith(("read", "refused: noise: "))
+
+
+class Sharing:
+    """Pickled as an array of protocol 5 over bytes that are somebody else's too."""
+
+    def __init__(self, shared: bytearray) -> None:
+        self.shared = shared
+
+    def __reduce__(self):
+        function, (_, *rest) = np.zeros((1000, 1000), np.uint8).__reduce_ex__(5)
+        return function, (self.shared, *rest)
+
+
+def test_arrays_share_the_bytes_that_they_name(peak) -> None:
+    """A pickle can name the same megabyte in every one of a hundred arrays."""
+    shared = bytearray(10**6)
+    raw = pickle.dumps({"shared": shared, **{str(k): Sharing(shared) for k in range(100)}}, 5)
+    assert len(raw) < 2 * 10**6
+    found = unpickle.loads(raw, "x")
+    assert all(found[str(k)].shape == (1000, 1000) and not found[str(k)].flags.writeable for k in range(100))
+    assert peak(lambda: unpickle.loads(raw, "x")) < 10**7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import stat
 import tarfile
@@ -57,7 +58,7 @@ def extract(archive: Path, into: Path, limits: Limits | None = None) -> tuple[Pa
             raise DataError(f"{archive}: broken archive: {str(error) or type(error).__name__}") from error
         entries = sorted(folder.iterdir())
         for entry in entries:
-            if (into / entry.name).exists():
+            if os.path.lexists(into / entry.name):  # a link to nowhere is in the way too
                 raise DataError(f"{archive}: {into / entry.name} exists already; move it away first")
         return tuple(entry.rename(into / entry.name) for entry in entries)
 
@@ -136,6 +137,8 @@ def _tar_members(archive: Path, raw: BinaryIO | gzip.GzipFile, limits: Limits, s
             link = f"a link to {member.linkname!r}" if member.issym() or member.islnk() else "a special file"
             raise DataError(f"{archive}: member {member.name!r} is {link}; only files and folders are unpacked")
         yield _Member(member.name, member.size, tar.extractfile(member))
+    if not bounded.ended:
+        raise DataError(f"{archive}: cut short: the block of zeros that ends a .tar is missing")
     while bounded.read(_CHUNK):
         pass  # to the end, where gzip finds out whether its check sum holds
 
@@ -151,8 +154,21 @@ def _zip_members(archive: Path, pack: zipfile.ZipFile) -> Iterator[_Member]:
             continue
         if info.flag_bits & 1:
             raise DataError(f"{archive}: member {name!r} is encrypted")
-        with pack.open(info) as content:
+        with open_member(archive, pack, info) as content:
             yield _Member(name, info.file_size, content)
+
+
+def open_member(archive: Path, pack: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
+    """A member of a zip, to be read in pieces of a given size: no more is then unpacked at a time, whatever it holds.
+
+    Only stored and deflated members are opened: Python unpacks a piece of bzip2 or lzma whole, however large.
+    """
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise DataError(
+            f"{archive}: member {info.orig_filename!r} is packed by method {info.compress_type}; "
+            "only stored and deflated ones are read"
+        )
+    return pack.open(info)
 
 
 class _Bounded(io.BufferedIOBase):
@@ -165,6 +181,7 @@ class _Bounded(io.BufferedIOBase):
     def __init__(self, raw: BinaryIO | gzip.GzipFile, end: int) -> None:
         self._raw = raw
         self._end = end
+        self.ended = False  # whether the last block read was the zeros that tarfile stops at, not the end of the file
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or not 0 <= size <= 4 * _CHUNK:
@@ -172,6 +189,7 @@ class _Bounded(io.BufferedIOBase):
         content = self._raw.read(size)
         if self._raw.tell() > self._end:
             raise tarfile.ReadError(f"more than {self._end} bytes in all")
+        self.ended = content == bytes(tarfile.BLOCKSIZE)
         return content
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +19,13 @@ from reweigh.data.source.text import MAX_BYTES, read_text
 from reweigh.errors import DataError, require
 
 _SHOWN = 10
+_CSV_LIMIT = Lock()
+_TEXT = {"string", "large_string", "string_view"}  # as Arrow calls its types
+_READ = {
+    *_TEXT,
+    *("null", "bool", "halffloat", "float", "double"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+}
 
 
 class Table(Protocol):
@@ -44,7 +53,8 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> Table:
     """A `.csv`, `.tsv` or `.parquet` file (the last with extra `tables`).
 
     A CSV is UTF-8 with a header line, separated by commas (`.tsv`: by tabs), quoted as RFC 4180 says; empty
-    lines are passed over.
+    lines are passed over. Columns of a Parquet file that hold neither strings nor numbers are refused when they are
+    asked for.
     """
     if path.suffix.lower() == ".parquet":
         return _read_parquet(path, max_bytes)
@@ -85,8 +95,9 @@ class _Csv:
 
 
 def _number(text: str) -> float:
+    """What `float` reads, but for Python's own 1_000, which is a name in a table."""
     try:
-        return float(text)
+        return math.nan if "_" in text else float(text)
     except ValueError:
         return math.nan
 
@@ -96,30 +107,42 @@ def _read_csv(path: Path, delimiter: str, max_bytes: int) -> Table:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise DataError(f"{path}: line {line}: a zero byte; this is not a text file")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    names: tuple[str, ...] | None = None
-    lines: list[int] = []
-    rows: list[list[str]] = []
-    while True:
-        line = reader.line_num + 1  # where the record begins: a quoted field may hold line ends
-        try:
-            row = next(reader)
-        except StopIteration:
-            break
-        except csv.Error as error:
-            raise DataError(f"{path}: line {line}: {error}") from error
-        if not row:
-            continue
-        if names is None:
-            names = _header(path, line, row)
-        elif len(row) != len(names):
+    records = _records(path, text, delimiter)
+    if len(records) < 2:
+        raise DataError(f"{path}: {'a header but no rows' if records else 'empty'}")
+    names = _header(path, *records[0])
+    for line, row in records:
+        if len(row) != len(names):
             raise DataError(f"{path}: line {line}: {len(row)} fields; the header has {len(names)}")
-        else:
-            lines.append(line)
-            rows.append(row)
-    if names is None or not rows:
-        raise DataError(f"{path}: {'empty' if names is None else 'a header but no rows'}")
-    return _Csv(path, names, tuple(lines), tuple(rows))
+    return _Csv(path, names, tuple(line for line, _ in records[1:]), tuple(row for _, row in records[1:]))
+
+
+def _records(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:
+    """The line it begins on and the fields of every record that is not empty."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    records: list[tuple[int, list[str]]] = []
+    with _long_fields(len(text)):
+        while True:
+            line = reader.line_num + 1  # a quoted field may hold line ends
+            try:
+                row = next(reader)
+            except StopIteration:
+                return records
+            except csv.Error as error:
+                raise DataError(f"{path}: line {line}: {error}") from error
+            if row:
+                records.append((line, row))
+
+
+@contextmanager
+def _long_fields(limit: int) -> Iterator[None]:
+    """Fields of up to `limit` characters; the csv module has one limit, 131,072, for the whole process."""
+    with _CSV_LIMIT:
+        before = csv.field_size_limit(limit)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
 
 
 def _header(path: Path, line: int, row: list[str]) -> tuple[str, ...]:
@@ -136,44 +159,74 @@ def _header(path: Path, line: int, row: list[str]) -> tuple[str, ...]:
 class _Parquet:
     path: Path
     names: tuple[str, ...]
-    columns: dict[str, list[Any]]
+    columns: dict[str, list[Any]]  # those of strings and numbers
+    types: dict[str, str]  # of all
 
     def place(self, row: int) -> str:
         return f"row {row + 1}"
 
     def strings(self, name: str) -> list[str]:
-        values = self.columns[name]
+        values = self._column(name, "strings or integers")
         ok = (str, int, bool)
         bad = ((i, v) for i, v in enumerate(values) if not isinstance(v, ok) or not str(v).strip())
         _refuse(self, name, "strings or integers", bad)
         return [str(value) for value in values]
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        values = self.columns[name]
+        values = self._column(name, "finite numbers")
         bad = [(i, v) for i, v in enumerate(values) if not isinstance(v, (int, float)) or not math.isfinite(v)]
         _refuse(self, name, "finite numbers", bad)
         return np.array(values, dtype=np.float64)
 
+    def _column(self, name: str, expected: str) -> list[Any]:
+        if name not in self.columns:
+            raise DataError(f"{self.path}: column {name!r} must hold {expected}, not {self.types[name]}")
+        return self.columns[name]
+
 
 def _read_parquet(path: Path, max_bytes: int) -> Table:
-    parquet = require("pyarrow.parquet", extra="tables")
+    arrow, parquet = require("pyarrow", extra="tables"), require("pyarrow.parquet", extra="tables")
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     try:
         with parquet.ParquetFile(path) as file:
-            groups = range(file.metadata.num_row_groups)
-            size = sum(file.metadata.row_group(i).total_byte_size for i in groups)
-            if size > max_bytes:
-                raise DataError(f"{path}: {size} bytes unpacked, more than the limit of {max_bytes}")
-            table = file.read()
-        names = tuple(str(name) for name in table.column_names)
-        columns = {name: table.column(k).to_pylist() for k, name in enumerate(names)}
+            fields, metadata = list(file.schema_arrow), file.metadata
+        plain = (field.type.value_type if arrow.types.is_dictionary(field.type) else field.type for field in fields)
+        types = {field.name: str(kind) for field, kind in zip(fields, plain, strict=True)}
+        chosen = [name for name, kind in types.items() if kind in _READ]
+        leaves = [metadata.schema.column(k).path for k in range(metadata.num_columns)]
+        if len(types) < len(fields) or len(set(leaves)) < len(leaves):
+            raise DataError(f"{path}: a column name occurs twice: {', '.join(field.name for field in fields)}")
+        size = sum(_size(metadata, k) for k, name in enumerate(leaves) if types.get(name) in _READ)
+        if size > max_bytes:
+            raise DataError(f"{path}: {size} bytes unpacked, more than the limit of {max_bytes}")
+        # Equal strings come once, as an entry of a dictionary: written out, a file of a kilobyte can fill the memory.
+        with parquet.ParquetFile(path, read_dictionary=[name for name in chosen if types[name] in _TEXT]) as file:
+            table = file.read(columns=chosen)
+        columns = {name: _values(table.column(name)) for name in chosen}
     except DataError:
         raise
     except Exception as error:  # Arrow has its own family of errors, and a broken file can raise any of them
         raise DataError(f"{path}: not a readable Parquet file: {error}") from error
-    if len(columns) != len(names):
-        raise DataError(f"{path}: a column name occurs twice: {', '.join(names)}")
-    if not table.num_rows:
+    if not metadata.num_rows:
         raise DataError(f"{path}: no rows")
-    return _Parquet(path, names, columns)
+    return _Parquet(path, tuple(types), columns, types)
+
+
+def _size(metadata: Any, column: int) -> int:
+    """The bytes of a column in memory, about: eight for a value, or more where its pages are longer."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    chunks = [(max(group.num_rows, group.column(column).num_values), group.column(column)) for group in groups]
+    return sum(max(8 * count, int(chunk.total_uncompressed_size)) for count, chunk in chunks)
+
+
+def _values(column: Any) -> list[Any]:
+    """A column of Arrow's as Python objects, where the entries of a dictionary are shared."""
+    values: list[Any] = []
+    for chunk in column.chunks:
+        if hasattr(chunk, "dictionary"):
+            entries = chunk.dictionary.to_pylist()
+            values += [None if i is None else entries[i] for i in chunk.indices.to_pylist()]
+        else:
+            values += chunk.to_pylist()
+    return values

@@ -29,8 +29,9 @@ _SAMPLE = 1024
 def decode(path: Path, max_pixels: int = MAX_PIXELS, size: tuple[int, int] | None = None) -> Pixels:
     """One image file as a uint8 array (H, W, 3).
 
-    The first frame only; transparency is dropped and the EXIF orientation ignored, as in torchvision. Images
-    of more than eight bits per channel are refused, because Pillow would clip them to white.
+    The first frame only; transparency is dropped and the EXIF orientation ignored, as in torchvision. Colours
+    of 16 bits are scaled to eight; grey images of more than eight bits are refused, because Pillow would clip them
+    to white.
 
     Args:
         path: the file.
@@ -44,7 +45,7 @@ def decode(path: Path, max_pixels: int = MAX_PIXELS, size: tuple[int, int] | Non
             if width * height > max_pixels:
                 raise DataError(f"{path}: {width} x {height} pixels, more than the limit of {max_pixels}")
             if image.mode in {"I", "F"} or image.mode.startswith("I;"):
-                raise DataError(f"{path}: pixel mode {image.mode}: only images of 8 bits per channel are read")
+                raise DataError(f"{path}: pixel mode {image.mode}: grey images are read with 8 bits only")
             # A palette with transparency goes by way of RGBA: Pillow's own advice, and it warns otherwise.
             via = image.convert("RGBA") if image.mode in {"P", "PA"} else image
             rgb = via.convert("RGB")

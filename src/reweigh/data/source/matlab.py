@@ -29,6 +29,7 @@ NUMERIC = range(6, 16)
 COMPLEX = 0x800
 OTHERS = {0: "complex", 1: "a cell array", 2: "a struct", 3: "an object", 4: "text", 5: "a sparse matrix"}
 MAX_BYTES = 2**28
+MOST_DIMENSIONS = 32  # of numpy before version 2
 
 
 def read_integers(path: Path, variable: str) -> NDArray[np.int64]:
@@ -47,6 +48,8 @@ def read_integers(path: Path, variable: str) -> NDArray[np.int64]:
             values = _numbers(order, numbers, shape)
             if values.dtype.kind == "f" and not ((abs(values) <= 2**53) & (values == np.rint(values))).all():
                 raise DataError(f"{path}: {variable} holds fractions; expected whole numbers")
+            if values.dtype.kind == "u" and values.max(initial=0) >= 2**63:
+                raise DataError(f"{path}: {variable} holds {values.max()}; expected whole numbers below 2^63")
             return values.astype(np.int64)
     except (_BrokenError, zlib.error) as error:
         raise DataError(f"{path}: not a readable MATLAB v5 file: {error}") from error
@@ -68,15 +71,16 @@ def _matrices(raw: bytes) -> list[tuple[str, bytes]]:
     order = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}.get(raw[HEADER - 4 : HEADER])
     if order is None:
         raise _BrokenError("it does not start with the header of version 5")
-    found, at = [], HEADER
+    found, at, left = [], HEADER, MAX_BYTES
     while at < len(raw):
         element = _element(order, raw, at)
         at = element.end
         if element.kind == COMPRESSED:
             stream = zlib.decompressobj()
-            content = stream.decompress(element.body, MAX_BYTES)
-            if not stream.eof:
-                raise _BrokenError(f"a variable is cut short or larger than {MAX_BYTES} bytes")
+            content = stream.decompress(element.body, left + 1)
+            left -= len(content)
+            if not stream.eof or left < 0:
+                raise _BrokenError(f"a variable is cut short, or all together are larger than {MAX_BYTES} bytes")
             element = _element(order, content, 0)
         if element.kind == MATRIX:
             found.append((order, element.body))
@@ -105,9 +109,10 @@ def _parts(order: str, matrix: bytes) -> tuple[str, int, tuple[int, ...], _Eleme
     flags = _element(order, matrix, 0)
     dimensions = _element(order, matrix, flags.end)
     name = _element(order, matrix, dimensions.end)
-    if len(flags.body) != 8 or len(dimensions.body) % 4 or len(dimensions.body) < 8:
-        raise _BrokenError("a variable without flags or dimensions")
-    shape = struct.unpack(f"{order}{len(dimensions.body) // 4}i", dimensions.body)
+    count, rest = divmod(len(dimensions.body), 4)
+    if len(flags.body) != 8 or rest or not 2 <= count <= MOST_DIMENSIONS:
+        raise _BrokenError(f"a variable without flags, or not of 2 to {MOST_DIMENSIONS} dimensions")
+    shape = struct.unpack(f"{order}{count}i", dimensions.body)
     word = struct.unpack(order + "II", flags.body)[0]
     array_class = 0 if word & COMPLEX else word & 0xFF
     numbers = _element(order, matrix, name.end) if array_class in NUMERIC else name

@@ -169,7 +169,7 @@ class _Array:
 
     __slots__ = ("_state",)
 
-    _state: tuple[tuple[int, ...], _Type, bool, bytes]
+    _state: tuple[tuple[int, ...], _Type, bool, bytes | bytearray]
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _version, shape, dtype, fortran, raw = state
@@ -177,7 +177,7 @@ class _Array:
             raise ValueError("an array of objects; only plain numbers are read")
         if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
             raise ValueError("an array without a shape")
-        self._state = (shape, dtype, bool(fortran), bytes(raw))
+        self._state = (shape, dtype, bool(fortran), raw)  # not a copy: many arrays may name the same bytes
 
     def numpy(self) -> NDArray[Any]:
         """The array, after checking that its bytes are as many as its shape says."""
@@ -187,6 +187,7 @@ class _Array:
         flat = np.frombuffer(raw, dtype.numpy()) if raw else np.empty(0, dtype.numpy())
         if flat.size != math.prod(shape):
             raise ValueError(f"an array of shape {shape} with {len(raw)} bytes of {dtype.numpy()}")
+        flat.flags.writeable = False
         return flat.reshape(shape, order="F" if fortran else "C")
 
 
