@@ -58,11 +58,16 @@ def test_a_batch_is_resized_cropped_and_flipped_as_drawn() -> None:
         torch.testing.assert_close(batch.inputs[i], normalised(np.asarray(crop)), rtol=0, atol=2e-6)
 
 
-def test_without_flips() -> None:
-    wide = loader(resize=(12, 10), flip=False)
-    batch = wide.batch(0)
-    for i, index in enumerate(batch.index.tolist()):
-        torch.testing.assert_close(batch.inputs[i], normalised(resized(FILES[index], (12, 10))), rtol=0, atol=2e-6)
+def test_without_augmentation_a_picture_is_always_as_in_evaluation() -> None:
+    plain = loader(augment=False)
+    expected = torch.cat([batch.inputs for batch in plain.evaluation(4)])
+    for batch in (plain.batch(0), plain.batch(9), next(plain.iterate(3))):
+        assert torch.equal(batch.inputs, expected[batch.index])
+
+
+def test_another_order_is_augmented_by_its_own_seed() -> None:
+    other = loader().with_order(Shuffled(11, 4, seed=6), 6)
+    assert same(other.batch(2), loader(order=Shuffled(11, 4, seed=6), seed=6).batch(2))
 
 
 def test_evaluation_crops_the_middle_of_everything_once() -> None:

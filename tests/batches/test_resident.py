@@ -26,6 +26,13 @@ def same(a: Batch, b: Batch) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+def test_another_order_is_planned_anew() -> None:
+    first = resident()
+    first.batch(0)
+    other = first.with_order(Shuffled(N, 16, seed=9), 9)
+    assert same(other.batch(0), resident(order=Shuffled(N, 16, seed=9), seed=9).batch(0))
+
+
 def slow(image: NDArray[np.uint8]) -> torch.Tensor:
     """An image (C, H, W), normalised pixel by pixel."""
     out = torch.empty(image.shape)

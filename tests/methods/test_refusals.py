@@ -115,3 +115,4 @@ def test_trusted_batches_have_their_own_size_and_order(make_context: Callable[..
     again = trusted_batches("x", context, 16).batch(3)
     assert torch.equal(first.index, again.index)
     assert context.trusted.order is None
+    assert trusted_batches("x", context, 16).seed != context.trusted.seed  # or pictures would be augmented alike

@@ -25,6 +25,13 @@ def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path: Path, make_
     assert groups["CCE"].curve("test_accuracy").deviation == [None] * 6
 
 
+def test_a_weighting_written_two_ways_is_one_group(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    make_run(tmp_path, "DM(0.5, 8)", seed=0)
+    make_run(tmp_path, "DM(beta=8, lam=0.5)", seed=1)
+    (both,) = group(collect([tmp_path]).runs)
+    assert [told.header.run.seed for told in both.runs] == [0, 1]
+
+
 def test_labels_name_what_differs_and_nothing_else(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     make_run(tmp_path, lr=0.1)
     make_run(tmp_path, lr=0.05)

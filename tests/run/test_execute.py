@@ -12,13 +12,17 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 from finished import contents
 from reweigh.errors import DataError
 from reweigh.record import read_header, read_p, read_rows
+from reweigh.record.files import sha256_of
 from reweigh.run import Interrupted, Update, execute
 from reweigh.run.material import gather
+from reweigh.run.parts import net_of
 from reweigh.spec import Run
+from reweigh.train.loop import has_dropout
 from reweigh.train.model import load_model
 
 DIGITS = Run(
@@ -259,3 +263,20 @@ def test_a_loss_may_follow_a_schedule_and_a_cosine_head_loads_again(tmp_path: Pa
     folder = execute(replace(DIGITS, weighting=None, method="LDAM"), tmp_path)
     net, _ = load_model(folder / "model")
     assert net.classifier.bias is None
+
+
+def test_other_weights_to_start_from_are_another_run_and_another_second_net(tmp_path: Path) -> None:
+    weights = execute(replace(DIGITS, iterations=20), tmp_path) / "model" / "model.safetensors"
+    run = replace(DIGITS, init_file=str(weights), init_hash=sha256_of(weights)[:12])
+    assert run.folder_name() != DIGITS.folder_name()
+    material = gather(run)
+    first, second = (net_of(run, material, torch.device("cpu"), stream) for stream in ("init", "second"))
+    assert torch.equal(first.get_parameter("hidden.0.weight"), second.get_parameter("hidden.0.weight"))
+    assert not torch.equal(first.classifier.weight, second.classifier.weight)
+    with pytest.raises(DataError, match="its sha256 is"):
+        net_of(replace(run, init_hash="0" * 12), material, torch.device("cpu"))
+
+
+def test_every_kind_of_dropout_is_drawn_from_the_seed() -> None:
+    assert has_dropout(nn.Sequential(nn.Dropout2d(0.1)))
+    assert not has_dropout(nn.Sequential(nn.Dropout2d(0.0), nn.ReLU()))

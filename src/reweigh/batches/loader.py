@@ -39,7 +39,8 @@ class Loader:
         seed: of the augmentation; the stream is "augment".
         resize: (height, width) every image is brought to: (256, 128) for MARS at full size.
         crop: (height, width) of what the net sees.
-        flip: exchange left and right of training images with probability 1/2.
+        augment: crop training images at random, and exchange left and right with probability 1/2; without it they are
+            cropped in the middle.
         workers: processes that decode; 0 decodes in this one.
         context: how they are started ("fork", "forkserver", "spawn"); None is Python's default.
         device: where batches lie.
@@ -57,7 +58,7 @@ class Loader:
         seed: int = 0,
         resize: tuple[int, int] = (256, 256),
         crop: tuple[int, int] = (224, 224),
-        flip: bool = True,
+        augment: bool = True,
         workers: int = 2,
         context: str | None = None,
         device: torch.device | str = "cpu",
@@ -70,7 +71,7 @@ class Loader:
             raise ValueError(f"workers must be 0 or more, not {workers}")
         self.device = torch.device(device)
         self.labels = label_tensor(labels, len(files), self.device)
-        self.order, self.seed, self.flip, self.channels_last = order, seed, flip, channels_last
+        self.order, self.seed, self.augment, self.channels_last = order, seed, augment, channels_last
         self.workers, self.context, self.shard = workers, context, shard
         self.room = resize[0] - crop[0], resize[1] - crop[1]
         self._crops = Crops(files, resize, crop)
@@ -83,6 +84,12 @@ class Loader:
         """The same images in the same order with other labels, hard or soft."""
         other = copy(self)
         other.labels = label_tensor(labels, len(self), self.device)
+        return other
+
+    def with_order(self, order: Order, seed: int) -> Loader:
+        """The same images in another order, augmented by another seed."""
+        other = copy(self)
+        other.order, other.seed = order, seed
         return other
 
     def batch(self, step: int) -> Batch:
@@ -100,16 +107,13 @@ class Loader:
         """Every image once, in order, cropped in the middle; the last batch may be shorter."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
-        middle = torch.tensor([[0], [self.room[0] // 2], [self.room[1] // 2], [0]])
+        parts = torch.split(torch.arange(len(self)), batch_size)
+        return self._through_workers(map(self._in_the_middle, parts))
 
-        def plans() -> Iterator[Tensor]:
-            for i in range(0, len(self), batch_size):
-                index = torch.arange(i, min(i + batch_size, len(self)))
-                plan = middle.repeat(1, len(index))
-                plan[0] = index
-                yield plan
-
-        return self._through_workers(plans())
+    def _in_the_middle(self, index: Tensor) -> Tensor:
+        """The plan (4, B) of images `index`, neither moved nor exchanged."""
+        top, left = (torch.full_like(index, room // 2) for room in self.room)
+        return torch.stack((index, top, left, torch.zeros_like(index)))
 
     def _plans(self, steps: Iterable[int]) -> Iterator[Tensor]:
         """(4, B) int64 for each step: index, top, left, flip."""
@@ -118,8 +122,10 @@ class Loader:
             if step not in block:
                 block = range(step, step + BLOCK)
                 index = checked(self.order, block, len(self))
-                top, left, flip = draw(self.seed, block, index.shape[1], self.room)
-                rows = torch.stack((index, top, left, flip * self.flip), 1)
+                if self.augment:
+                    rows = torch.stack((index, *draw(self.seed, block, index.shape[1], self.room)), 1)
+                else:
+                    rows = torch.stack([self._in_the_middle(chosen) for chosen in index])
                 if self.shard is not None:
                     rows = rows[:, :, self.shard]
             yield rows[step - block.start]

@@ -105,6 +105,12 @@ class Resident:
         other.labels = label_tensor(labels, len(self), self.device)
         return other
 
+    def with_order(self, order: Order, seed: int) -> Resident:
+        """The same examples in another order, augmented by another seed."""
+        other = copy(self)
+        other.order, other.seed, other._block = order, seed, None
+        return other
+
     def batch(self, step: int) -> Batch:
         """The batch of that step, in any order of asking."""
         return self.assemble(self.plan(step))

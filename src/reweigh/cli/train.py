@@ -70,6 +70,10 @@ def make_run(fields: dict[str, Any], preset: Preset | None = None) -> Run:
     """The run of the given fields, on top of a preset where one is named."""
     if preset is not None:
         fields = _protocol(fields, preset).to_mapping() | fields
+    if fields.get("init_file") and not fields.get("init_hash"):
+        from reweigh.record.files import sha256_of
+
+        fields = fields | {"init_hash": sha256_of(Path(fields["init_file"]))}
     try:
         return Run.from_mapping(fields)
     except TypeError as error:  # a value of the wrong type is a wrong value, on a command line

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reweigh.errors import DataError
 from reweigh.experiment.carry_out import Ended, Tell, carry_out, gather_findings, within
 from reweigh.experiment.finding import Store
 from reweigh.experiment.plan import missing, plain_runs, tasks, trials, undone
@@ -16,6 +14,7 @@ from reweigh.experiment.quick import quick
 from reweigh.experiment.saved import Saved, collect, read_saved, save
 from reweigh.experiment.values import Experiment
 from reweigh.record import summarise
+from reweigh.record.files import sha256_of
 from reweigh.run.execute import folder_of
 from reweigh.spec import Run
 
@@ -67,7 +66,7 @@ class Asked:
             seeds = seeds[:1] if self.seeds is None else seeds
         fields = dict(self.fields)
         if fields.get("init_file") is not None:  # other weights to start from are another run
-            fields["init_hash"] = _hash(Path(fields["init_file"]))
+            fields["init_hash"] = sha256_of(Path(fields["init_file"]))
         return replace(experiment.adjusted(lambda run: replace(run, **fields)), seeds=seeds)
 
     def path(self, experiment: Experiment) -> Path | None:
@@ -75,13 +74,6 @@ class Asked:
         if self.save is None or self.save.suffix == ".json":
             return self.save
         return self.save / f"{experiment.name}.json"
-
-
-def _hash(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 class Step(NamedTuple):

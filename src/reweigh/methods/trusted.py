@@ -14,16 +14,15 @@ from reweigh.streams import mix
 def trusted_batches(owner: str, context: Context, size: int) -> Resident | Loader:
     """The context's trusted examples with an order of their own, `size` a batch or as many as there are.
 
-    The order is a function of the run's seed and the step, as every order is.
+    The order and the augmentation are functions of the run's seed and the step, independent of the training part's.
     """
     if context.trusted is None or len(context.trusted) == 0:
         raise ValueError(
             f"{owner} needs trusted examples: hold some out with validation=0.1 and validation_labels='clean'"
         )
     size = min(integer(1)(f"{owner}'s clean_batch", size), len(context.trusted))
-    batches = context.trusted.with_labels(context.trusted.labels)
-    batches.order = Shuffled(len(batches), size, mix(context.seed, "trusted"))
-    return batches
+    seed = mix(context.seed, "trusted")
+    return context.trusted.with_order(Shuffled(len(context.trusted), size, seed), seed)
 
 
 class Planned:

@@ -126,10 +126,10 @@ def group(runs: Sequence[Told]) -> list[Group]:
     hashed = [field.name for field in describe() if field.hashed and field.name not in _SEEDS]
     together: dict[str, list[Told]] = {}
     for told in runs:
-        values = {name: getattr(told.header.run, name) for name in hashed}
+        values = {name: value for name, value in told.header.run.identity().items() if name in hashed}
         together.setdefault(json.dumps(values, sort_keys=True), []).append(told)
     keys = [json.loads(key) for key in together]
-    differing = [name for name in hashed if len({json.dumps(key[name]) for key in keys}) > 1]
+    differing = [name for name in hashed if len({json.dumps(key.get(name)) for key in keys}) > 1]
     groups = []
     for members in together.values():
         varying = {name: getattr(members[0].header.run, name) for name in differing}

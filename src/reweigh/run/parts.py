@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -23,6 +23,7 @@ from reweigh.methods.protocol import Context, Method
 from reweigh.nets.net import Net
 from reweigh.nets.registry import build
 from reweigh.nets.weights import load_weights
+from reweigh.record.files import sha256_of
 from reweigh.run.material import Material
 from reweigh.spec import Expression, Run, is_scheduled, parse
 from reweigh.streams import generator
@@ -73,7 +74,7 @@ def batches_of(
             seed=run.seed,
             resize=RESIZE,
             crop=CROP,
-            flip=run.augment != "none",
+            augment=run.augment != "none",
             workers=run.workers,
             device=device,
             channels_last=channels_last,
@@ -106,11 +107,13 @@ def net_of(run: Run, material: Material, device: torch.device, stream: str = "in
         run.net, material.dataset.num_classes, features, generator=generator(run.seed, stream), dropout=run.dropout
     )
     if run.init_file is not None:
-        if run.init_hash is not None:
-            found = hashlib.sha256(Path(run.init_file).read_bytes()).hexdigest()
-            if not found.startswith(run.init_hash):
-                raise DataError(f"{run.init_file}: its sha256 is {found[:12]}..., the run asks for {run.init_hash}")
+        found = sha256_of(Path(run.init_file))
+        if not found.startswith(str(run.init_hash)):
+            raise DataError(f"{run.init_file}: its sha256 is {found[:12]}..., the run asks for {run.init_hash}")
+        own = deepcopy(net.classifier.state_dict())
         load_weights(net, run.init_file, replace_classifier=True)
+        if stream != "init":  # a second net that were the first would have nothing to tell it
+            net.classifier.load_state_dict(own)
     if run.bn_momentum is not None:
         for module in net.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):

@@ -28,7 +28,7 @@ from reweigh.spec.checks import (
     text,
 )
 from reweigh.spec.expression import nearest, parse
-from reweigh.spec.signatures import bound
+from reweigh.spec.signatures import bound, brief
 
 Count: TypeAlias = Literal["per_class", "overall", "independent"]
 Normalise: TypeAlias = Literal["auto", "batch", "unit", "none"]
@@ -49,8 +49,9 @@ _WHERE = object()  # marks a field that says where or how fast, not what: it is 
 class Run:
     """One training run. Exactly one of weighting, loss and method says what the net is taught by.
 
-    Values are checked and brought to canonical form; a field that the others make meaningless must keep its
-    default, so that the same run never has two names.
+    Values are checked and brought to canonical form, and a field that the others make meaningless must keep its
+    default, so that the same run has one name. (Of losses and methods, an argument given by place and the same by name
+    are two.)
 
     >>> run = Run(data="digits", net="mlp", weighting="DM(.5, 8.0)", noise="symmetric", rate=0.4)
     >>> run.weighting
@@ -102,7 +103,7 @@ class Run:
         float | None, optional(number(0, 1, above=True)), "momentum of the batch norms, torch's way, if not the net's"
     ] = None
     init_file: Annotated[str | None, optional(text), _WHERE, "file of weights to start from"] = None
-    init_hash: Annotated[str | None, optional(_HASH), "how the sha256 of that file must begin"] = None
+    init_hash: Annotated[str | None, optional(_HASH), "how the sha256 of that file must begin; goes with it"] = None
 
     # what it is taught by
     weighting: Annotated[str | None, optional(objective), "weighting, as in 'DM(lam=0.5, beta=8)'"] = None
@@ -186,20 +187,27 @@ class Run:
             raise ValueError(f"a run is a JSON object, not {text[:60]!r}")
         return cls.from_mapping(mapping)
 
-    def hash(self) -> str:
-        """12 hexadecimal digits over what differs from the defaults, so that new fields rename no old run."""
+    def identity(self) -> dict[str, Any]:
+        """What tells runs apart: the hashed fields that differ from their defaults, however they were written."""
         hashed = {field.name for field in describe() if field.hashed}
         values = {name: value for name, value in self.to_mapping().items() if name in hashed}
         for name in _EXPRESSIONS & values.keys():
             if isinstance(values[name], str) and values[name] != "auto":
                 values[name] = bound(parse(values[name])).key
-        content = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return values
+
+    def hash(self) -> str:
+        """12 hexadecimal digits over what differs from the defaults, so that new fields rename no old run."""
+        content = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def folder_name(self) -> str:
-        """The run's folder: the main choices for people, the hash for certainty."""
-        taught = self.weighting or self.loss or self.method
-        parts = [self.data, self.net, taught, self.noise, self.rate, self.imbalance]
+        """The run's folder: the main choices for people, the hash for certainty; equal runs, equal names."""
+        taught, noise, imbalance = (
+            None if text is None else str(brief(parse(text)))
+            for text in (self.weighting or self.loss or self.method, self.noise, self.imbalance)
+        )
+        parts = [self.data, self.net, taught, noise, self.rate, imbalance]
         words = [re.sub(r"[^A-Za-z0-9.]+", "-", str(part)).strip("-.")[:40] for part in parts if part is not None]
         return f"{'-'.join(filter(None, words))[:120]}-s{self.seed}-{self.hash()}"
 
@@ -246,12 +254,18 @@ def _check_together(run: Run) -> None:
         raise ValueError(f"rate is {run.rate} with {what}; a rate goes with a kind of noise that has one")
     if run.fold is not None and run.validation > 0:
         raise ValueError(f"fold is {run.fold} and validation is {run.validation}: hold out one of the two")
+    if run.init_file is not None and run.init_hash is None:
+        raise ValueError(
+            f"init_file is {run.init_file!r} without init_hash, by which runs from other weights are told apart: give "
+            "the first 12 digits of its sha256, or more"
+        )
     velocity = run.optimiser in ("momentum", "nesterov")
     adam = run.optimiser.startswith("adam")
     symmetric = run.noise is not None and parse(run.noise).name == "symmetric"
     useless = {
-        "normalise": run.loss is not None,
-        "taper": run.loss is not None,
+        "init_hash": run.init_file is None,
+        "normalise": run.weighting is None,
+        "taper": run.weighting is None,
         "include_true": not symmetric,
         "noise_count": rateless,
         "noise_seed": run.noise is None,

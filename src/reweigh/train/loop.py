@@ -156,7 +156,7 @@ def train(
 
 
 def _dropout(seed: int | None, step: int, device: torch.device) -> AbstractContextManager[Any]:
-    """The global random state that `nn.Dropout` draws from, set for this step and put back after it."""
+    """The global random state that dropout draws from, set for this step and put back after it."""
     if seed is None:
         return torch.random.fork_rng(devices=[], enabled=False)
     return _Seeded(mix(seed, "dropout", step), device)
@@ -177,4 +177,4 @@ class _Seeded(AbstractContextManager[None]):
 
 def has_dropout(net: nn.Module) -> bool:
     """Whether any dropout of the net drops anything."""
-    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in net.modules())
+    return any(isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 for module in net.modules())
