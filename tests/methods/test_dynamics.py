@@ -126,6 +126,22 @@ def test_d2l_goes_back_and_trusts_less(make_context: MakeContext, monkeypatch: p
     assert all(a >= b for a, b in pairwise(path))
 
 
+def test_d2l_leaves_the_net_alone_when_training_ends(
+    make_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = make_context()
+    method = D2L(context, start=0, window=2, k=5)
+    monkeypatch.setattr(method, "dimension", lambda epoch: 50.0 if epoch == 6 else 9.0 - epoch)
+    method.begin(0)
+    for epoch in range(6):
+        with torch.no_grad():
+            context.net.classifier.bias += 1
+        before = context.net.classifier.bias.detach().clone()
+        method.epoch_end(epoch)
+    assert torch.equal(context.net.classifier.bias.detach(), before)
+    assert not method.turned
+
+
 def test_d2l_sample_is_fresh_and_unaugmented(make_context: MakeContext) -> None:
     method = D2L(make_context(), start=0, k=5)
     rows = {tuple(row) for batch in method.context.batches.evaluation() for row in batch.inputs.tolist()}

@@ -32,10 +32,10 @@ def stratified_split(labels: Labels, fraction: float = 0.2, seed: int = 0) -> tu
 
 
 def validation_split(labels: Labels, fraction: float = 0.2, seed: int = 0) -> tuple[Indices, Indices]:
-    """The paper's validation split: corrupt and train on the first part, validate on the second with clean labels.
+    """The paper's validation split: train on the first part with its noise, validate on the second with clean labels.
 
-    The rule is that of `stratified_split`; the draws are independent of it. Hand it the *clean* labels, then apply
-    the noise to the training part only. After the search the paper trains again on everything.
+    The rule is that of `stratified_split`; the draws are independent of it. A run hands it the labels as they are
+    after the noise, as a user without clean ones would have to. After the search the paper trains again on everything.
     """
     return _split(labels, fraction, seed, "validation")
 

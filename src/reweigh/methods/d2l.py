@@ -66,7 +66,8 @@ class D2L(Teaching):
         return bootstrapped(logits, batch.target, beta).mean()
 
     def epoch_end(self, epoch: int) -> None:
-        self.begin(epoch + 1)
+        if (epoch + 1) * self.context.epoch < self.context.total:  # the last epoch has none after it to go back for
+            self.begin(epoch + 1)
 
     def begin(self, epoch: int) -> None:
         """What happens at the start of an epoch."""
