@@ -127,6 +127,28 @@ def test_procedures_are_found_again(tiny: Make, tmp_path: Path, procedure: Proce
     assert not gather_findings(other, tmp_path, (0,), {})
 
 
+def test_a_procedure_with_other_settings_is_another(tiny: Make, tmp_path: Path) -> None:
+    run = tiny(validation=0.2)
+    carry_out(table(Cell("CCE", "a", run, procedure=Procedure("forgetting", (("rates", (0.9,)),)))), tmp_path)
+    usual = table(Cell("CCE", "a", run, procedure=Procedure("forgetting")))
+    assert not gather_findings(usual, tmp_path, (0,), {})
+
+
+def test_runs_saved_before_they_were_scored_are_scored(
+    tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reweigh.experiment.scores.score_run", lambda *_: {"mAP": 0.5, "CMC-1": 0.6})
+    experiment = table(Cell("CCE", "a", tiny()), scored="retrieval", metrics=("mAP", "CMC-1"))
+    asked = Asked(tmp_path / "runs", save=tmp_path / "results")
+    saved, ended = sit(experiment, asked, should_stop=lambda: bool(names(tmp_path / "runs")))
+    assert ended.stopped
+    assert "mAP" not in saved.entries[0].finding.metrics
+    saved, ended = sit(experiment, asked)
+    assert not ended.stopped
+    assert saved.entries[0].finding.metrics["mAP"] == 0.5
+    assert read_saved(tmp_path / "results" / "toy.json").entries[0].finding.metrics["mAP"] == 0.5
+
+
 def test_another_start_is_another_run(tiny: Make, tmp_path: Path) -> None:
     cells = [Cell("plain", "a", tiny()), Cell("caffe", "a", tiny(), procedure=Procedure("caffe_start"))]
     carry_out(table(*cells), tmp_path)

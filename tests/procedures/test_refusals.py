@@ -25,7 +25,9 @@ from reweigh.spec import Run
 @pytest.mark.parametrize(
     ("call", "fields", "sentence"),
     [
-        (label_correction, {"validation": 0.1}, "label correction goes without"),
+        (label_correction, {"validation": 0.1}, "validation is 0.1: correction goes without"),
+        (label_correction, {"fold": "1/5"}, "fold is 1/5: correction goes without"),
+        (label_correction, {"noise": "background", "rate": 0.2}, "noise is background, which is in the pictures"),
         (lambda run, root: forgetting(run, root), {}, "on a validation part"),
         (forgetting, {"validation": 0.1, "dropout": 0.5}, "what forgetting searches"),
         (lambda run, root: forgetting(run, root, rates=[1.0]), {"validation": 0.1}, "a rate of forgetting is 1"),

@@ -69,9 +69,10 @@ def correct(
         raise ValueError("give either --suspects FILE or --decisions FILE")
     if decisions is not None and (threshold is not None or sure or drop):
         raise ValueError("--threshold, --sure and --drop go with --suspects; decisions say themselves what to do")
+    from reweigh.procedures.label_correction import check_correctable
     from reweigh.run.material import gather
     from reweigh.suspects.correct import apply
-    from reweigh.suspects.correction import check_correctable, write_correction
+    from reweigh.suspects.correction import write_correction
     from reweigh.suspects.sources import sources_of
 
     run, root = _run_of(source, runs, fields)

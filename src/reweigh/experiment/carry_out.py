@@ -36,13 +36,18 @@ def gather_findings(experiment: Experiment, root: Path, seeds: Sequence[int], kn
         if (found := _found(run, root, store)) is not None:
             store[found.name] = without_columns(found)
     for task in tasks(experiment, seeds, store):
-        if task.run is None or task.name is None or task.name in store:
+        if task.run is None or task.name is None or _is_whole(experiment, store.get(task.name)):
             continue
         procedure = task.cell.procedure
         found = find(folder_of(task.run, root)) if procedure is None else find_procedure(procedure, task.run, root)
         if found is not None:
             store[task.name] = found
     return store
+
+
+def _is_whole(experiment: Experiment, found: Finding | None) -> bool:
+    """Whether there is nothing more to find: a run that is to be scored may have been saved before it was."""
+    return found is not None and (experiment.scored != "retrieval" or "mAP" in found.metrics)
 
 
 def _found(run: Run, root: Path, store: Store) -> Finding | None:
@@ -99,7 +104,7 @@ def carry_out(
         from reweigh.experiment.scores import score_runs
 
         runs = [task.run for task in tasks(experiment, seeds, store()) if task.run is not None]
-        score_runs(runs, root, tell, should_stop)
+        ended.stopped |= not score_runs(runs, root, tell, should_stop)
     return ended
 
 

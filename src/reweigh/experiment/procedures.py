@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +75,9 @@ def find_procedure(procedure: Procedure, run: Run, root: Path) -> Finding | None
 
 
 def _is_same(account: Account, procedure: Procedure, run: Run) -> bool:
-    given = {key: canonical(value) for key, value in procedure.settings}
+    """Whether the account is of this procedure: its settings as given, and else by default."""
+    usual = {name: each.default for name, each in signature(kind_of(procedure).function).parameters.items()}
+    given = {name: default for name, default in usual.items() if default is not None} | dict(procedure.settings)
     there = {key: canonical(value) for key, value in account.settings.items()}
-    return account.run.hash() == run.hash() and given.items() <= there.items()
+    known = {key: canonical(given[key]) for key in there if key in given}  # a default of None is found out on the way
+    return account.run.hash() == run.hash() and known.items() <= there.items()

@@ -21,16 +21,19 @@ def score_runs(
     root: Path,
     tell: Callable[[int, int, Run, Update], None] = lambda number, count, run, update: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> None:
-    """Write the scores of finished runs beside their results; what is there already stays.
+) -> bool:
+    """Write the scores of finished runs beside their results, and say whether all have them; what is there stays.
 
     Features are kept as they come, so that what was cut short goes on; `tell` counts their frames.
     """
     for number, run in enumerate(runs):
         folder = folder_of(run, root)
-        if (folder / "result.json").exists() and not (folder / RETRIEVAL).exists() and not should_stop():
+        if (folder / "result.json").exists() and not (folder / RETRIEVAL).exists():
+            if should_stop():
+                return False
             watch = _watching(number, len(runs), run, tell)
             write_json(folder / RETRIEVAL, score_run(run, folder, watch))
+    return True
 
 
 def _watching(

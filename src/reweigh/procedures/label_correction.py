@@ -12,8 +12,8 @@ from reweigh.procedures.journal import CarryOut, Journal, accuracies
 from reweigh.procedures.predictions import training_probabilities
 from reweigh.record import read_header
 from reweigh.run import execute
-from reweigh.run.material import gather
-from reweigh.spec import Expression, Run
+from reweigh.run.material import FRAMES, gather
+from reweigh.spec import Expression, Run, parse
 
 
 def label_correction(run: Run, root: Path, *, carry_out: CarryOut = execute) -> Path:
@@ -30,11 +30,7 @@ def label_correction(run: Run, root: Path, *, carry_out: CarryOut = execute) -> 
         the procedure's folder. Its result has, for `first` and `retrained`, final and best test accuracy and the share
         of wrong labels it was trained on (None where the truth is not known), and the share of labels that `changed`.
     """
-    if run.validation > 0:
-        raise ValueError(
-            f"validation is {run.validation}: label correction goes without, as examples are held out by label, and "
-            "new labels would mix the two parts"
-        )
+    check_correctable(run)
     journal = Journal("label-correction", run, root, {}, carry_out)
     if journal.is_done:
         return journal.folder
@@ -46,6 +42,19 @@ def label_correction(run: Run, root: Path, *, carry_out: CarryOut = execute) -> 
     return journal.finish(
         {"first": _summary(first, run), "retrained": _summary(second, again, run), "changed": changed}
     )
+
+
+def check_correctable(run: Run) -> None:
+    """Refuse a run of which other labels would change more than the labels."""
+    chosen = run.to_mapping()
+    for name in ("validation", "fold", "threshold_set"):
+        if name in chosen:
+            raise ValueError(
+                f"{name} is {chosen[name]}: correction goes without, as examples are set apart by label, and new "
+                "labels would mix the parts"
+            )
+    if run.noise is not None and parse(run.noise).name in FRAMES:
+        raise ValueError(f"noise is {run.noise}, which is in the pictures: given labels would leave it out")
 
 
 def relabelled(run: Run, file: str) -> Run:

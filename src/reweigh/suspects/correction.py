@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reweigh.noise.arrays import array_bytes, file_hash
-from reweigh.procedures.label_correction import relabelled
+from reweigh.procedures.label_correction import check_correctable, relabelled
 from reweigh.record.files import make_folder, read_json, replace_file, write_json
 from reweigh.run.material import Material
 from reweigh.spec import Expression, Run
@@ -54,17 +54,6 @@ class Correction:
     def to_mapping(self) -> dict[str, Any]:
         """The content of correction.json, but for what it was made from."""
         return {"format": FORMAT} | {name: value for name, value in vars(self).items() if name != "folder"}
-
-
-def check_correctable(run: Run) -> None:
-    """Refuse a run whose training part depends on its labels: with others it would be another part."""
-    chosen = run.to_mapping()
-    for name in ("validation", "fold", "threshold_set"):
-        if name in chosen:
-            raise ValueError(
-                f"{name} is {chosen[name]}: correction goes without, as examples are set apart by label, and new "
-                "labels would mix the parts"
-            )
 
 
 def write_correction(
