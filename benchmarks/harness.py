@@ -89,6 +89,7 @@ def measure(done: list[tuple[str, str, int]]) -> Iterator[dict[str, Any]]:
         plan(WAYS[-1][0], net, jobs, "bf16", FASTEST)
     plan(WAYS[-3][0], "resnet44", 4, "bf16", WAYS[-3][2])
     work["evaluation, eager, bf16", "resnet44", 1] = lambda: evaluation(images, labels, PLAIN)
+    # FASTEST but for compilation: captured, and with the own convolutions, which the row's name does not say
     work["evaluation, captured, bf16", "resnet44", 1] = lambda: evaluation(images, labels, FASTEST)
     for (name, net, jobs), measured in work.items():
         if (name, net, jobs) not in done:
@@ -188,7 +189,7 @@ def settings(net: str, seed: int, precision: str, deterministic: bool = False) -
 
 
 def evaluation(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], speed: Speed) -> dict[str, Any]:
-    """All 50,000 images once, as a row of a record needs them."""
+    """All 50,000 images once, as a row of a record needs them; never compiled."""
     run = settings("resnet44", 0, "bf16")
     with machine(run), torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
         eager = trainer(images, labels, run, Speed(speed.capture, speed.kernels, False), True)

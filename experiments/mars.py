@@ -2,8 +2,8 @@
 
 reweigh table experiments/mars.py --only CCE --init-file bn_inception.safetensors --device cuda --workers 16
 
-50,000 iterations of 180 images a run. The data set mars is needed, in its official layout (extra retrieval). DRSA and
-CAE have another net, so that the file of weights is another one, too: use --only.
+50,000 iterations of 180 images a run. The data set mars is needed, in its official layout. DRSA and CAE have another
+net, so that the file of weights is another one, too: use --only.
 """
 
 from __future__ import annotations

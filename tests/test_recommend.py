@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
 from reweigh import DM, Criterion
 from reweigh.recommendation import Recommendation, recommend
 from reweigh.spec.presets import BETA, published_dm
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 10, 14, 100, 1000])
@@ -34,6 +39,18 @@ def test_the_source_says_what_was_not_measured() -> None:
     assert "you have 50 %" in recommend(10, 0.5).source
     assert "nobody" in recommend(10).source
     assert isinstance(recommend(10), Recommendation)
+
+
+def test_our_own_numbers_are_those_of_the_record() -> None:
+    record = json.loads((ROOT / "experiments" / "results" / "cifar10_headline.json").read_text(encoding="utf-8"))
+    final = {
+        entry["row"]: 100 * entry["finding"]["columns"]["test_accuracy"][-1]
+        for entry in record["entries"]
+        if (entry["column"], entry["seed"]) == ("lr 0.1", 0)
+    }
+    source = recommend(10, 0.4).source
+    assert f"DM(0.5, 12) ended at {final['DM(0.5, 12)']:.1f} % and DM(1, 16) at {final['DM(1, 16)']:.1f} %" in source
+    assert "inside DN" in source, "where the taper was in the other two"
 
 
 @pytest.mark.parametrize(("num_classes", "rate"), [(1, None), (True, None), (10, 1.0), (10, -0.1)])

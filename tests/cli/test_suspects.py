@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import csv
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
 from reweigh.suspects import read_csv
+from reweigh.suspects.decisions import Decision, write_decisions
 
 SMALL = ["--net", "mlp-8", "--iterations", "40", "--evaluate-every", "10", "--device", "cpu"]
 
@@ -72,6 +74,22 @@ def test_a_file_is_told_of(reweigh, recorded: Path, tmp_path: Path) -> None:
     assert ended.stdout.splitlines()[-2] == f"{tmp_path / 's.csv'}: 1200 examples, the most suspicious first"
     assert ended.stdout.splitlines()[-1].startswith(f"{tmp_path / 's.html'}: look at the worst of them")
     assert (tmp_path / "s.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_command_that_is_told_can_be_given(
+    reweigh, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(recorded, tmp_path / "all runs")
+    (folder,) = (tmp_path / "all runs").glob("digits-*")
+    ended = reweigh("suspects", folder, "-o", tmp_path / "s.csv", "--page", tmp_path / "s.html")
+    worst = read_csv(tmp_path / "s.csv", tuple("0123456789"))
+    index, given = int(worst.index[0]), int(worst.given[0])
+    monkeypatch.chdir(tmp_path)
+    write_decisions(Path("decisions.csv"), [Decision(index, given, "drop", given)], worst.class_names)
+    program, *words = shlex.split(ended.stdout.splitlines()[-1].partition("then: ")[2])
+    assert program == "reweigh"
+    assert (done := reweigh(*words)).code == 0, done.stderr
+    assert len((tmp_path / "corrected" / "changes.csv").read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize(

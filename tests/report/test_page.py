@@ -110,6 +110,14 @@ def test_provenance(open_page: Callable[..., Any], html: str) -> None:
     assert "torch" in opened.inner_text()
 
 
+@pytest.mark.parametrize(("count", "told"), [(7, "7"), (42297, "42,297"), (1234567, "1,234,567")])
+def test_counts_are_told_exactly(open_page: Callable[..., Any], html: str, count: int, told: str) -> None:
+    page = open_page(html.replace('"examples":400', f'"examples":{count}')).page
+    page.get_by_role("region", name="Provenance", exact=True).locator("summary").first.press("Enter")
+    row = page.locator("details[open] tr", has=page.get_by_role("rowheader", name="training examples"))
+    assert row.locator("td").inner_text() == told
+
+
 def test_accessible(open_page: Callable[..., Any], html: str) -> None:
     assert axe(open_page(html).page) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from reweigh.cli.app import app
-from reweigh.search import plan_search, search
+from reweigh.search import plan_search, read_outcome, search
 from reweigh.search.page import page
+from reweigh.search.sampler import suggest
 from reweigh.search.site import Site
 from reweigh.search.slurm import options, slurm_script
+from reweigh.search.storage import open_storage, sqlite_url
+from reweigh.search.study import Keeper, open_study
+from reweigh.search.worker import claim
 from reweigh.search.workers import device_for
 
 FIELDS: dict[str, Any] = {
@@ -36,6 +41,21 @@ def test_the_map_and_the_lines_show_every_trial(tmp_path: Path) -> None:
     assert told.count("<polyline") == 4
     assert ">lam<" in told
     assert ">beta<" in told
+
+
+def test_a_trial_that_was_cut_short_between_its_choices(tmp_path: Path) -> None:
+    plan = plan_search(FIELDS, "DM(lam=0..2, beta=0..8) | AGCE(a=0..1, q=0..1)", trials=3)
+    study = open_study(plan, open_storage(sqlite_url(tmp_path / "study.db")))
+    Keeper(plan, grace=10).tend(study)
+    cut, whole = claim(study), claim(study)
+    assert cut is not None
+    assert whole is not None
+    branch = cut.suggest_categorical("branch", [0, 1])
+    cut.suggest_float(plan.space.key(branch, next(iter(plan.space.branches[branch].choices))), 0, 2)
+    point = suggest(plan, whole)
+    outcome = read_outcome(study, plan, tmp_path)
+    assert [tried.point for tried in outcome.tried] == [None, point, None]
+    assert len(outcome.to_csv().splitlines()) == 4
 
 
 def test_the_slurm_script() -> None:
@@ -70,3 +90,22 @@ def test_the_command(tmp_path: Path) -> None:
     again = CliRunner().invoke(app, [*joined, "--runs", str(tmp_path), "--device", "cpu"])
     assert json.loads(again.stdout) == json.loads(told.stdout)
     assert CliRunner().invoke(app, ["search", "--data", "digits", "--net", "mlp-8"]).exit_code == 2
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_the_command_in_a_slurm_script_works_on_the_same_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: bool
+) -> None:
+    monkeypatch.setenv("REWEIGH_STORAGE", f"sqlite:///{tmp_path}/study.db")
+    here = options({"study": "one", "runs": tmp_path / "the runs", "device": "cpu"})
+    asked = [*here, *options({**FIELDS, "space": GRID, "seeds": 1, "search_seed": 3, "trusted": "test"})]
+    done = CliRunner().invoke(app, ["search", *asked, "--json"])
+    assert done.exit_code == 0, done.output
+    monkeypatch.setattr("reweigh.search.slurm.is_sqlite", lambda url: False)
+    script = CliRunner().invoke(app, ["search", *(["--join", *here] if joined else asked), "--print-slurm"])
+    (line,) = (line for line in script.stdout.splitlines() if line.startswith("exec srun "))
+    words = shlex.split(line)[3:]
+    assert "--storage" not in words, "a password stays in the environment"
+    again = CliRunner().invoke(app, [*words, "--json"])
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout) == json.loads(done.stdout)

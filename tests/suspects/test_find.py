@@ -67,6 +67,14 @@ def test_a_threshold_draws_the_line(problem: dict[str, Any]) -> None:
         np.testing.assert_array_equal(found.score > 0.5, area < threshold)
 
 
+def test_margins_without_bound_are_ranked_at_the_ends() -> None:
+    labels, p = np.zeros(6, int), np.tile([0.4, 0.6], (6, 1))
+    margins = np.array([[2.0, 2], [-np.inf, 3], [-9e4, -9e4], [np.inf, -2], [np.inf, -np.inf], [-np.inf, -np.inf]])
+    found = find_suspects(labels, p, margins=margins, method="aum", bootstrap=1)
+    assert found.ranked().tolist() == [1, 5, 2, 4, 0, 3]
+    assert ((found.score >= 0) & (found.score <= 1)).all()
+
+
 def test_agreement_is_no_issue_however_low_p_is() -> None:
     labels = np.array([0, 0, 1, 1])
     p = np.array([[0.5, 0.5], [0.51, 0.49], [0.5, 0.5], [0.0, 1.0]])

@@ -84,17 +84,12 @@ def search(
         over = tuple(range(first, first + seeds))
         plan = plan_search(fields, space, trials=trials, trusted=trusted, seed=search_seed, prune=prune, seeds=over)
     if print_slurm:
-        own: dict[str, Any] = {
-            "space": space,
-            "trials": trials,
-            "trusted": trusted,
-            "seeds": seeds,
-            "search_seed": search_seed,
-        }
-        own |= {"study": study, "runs": runs, **({} if prune else {"prune": False})}
-        print(
-            slurm_script(["reweigh", "search", *options({**fields, **where, **own})], max(1, workers), storage), end=""
-        )
+        asked: dict[str, Any] = {"join": True}
+        if not join:
+            asked = {**fields, "space": space, "trials": trials, "trusted": trusted, "seeds": seeds}
+            asked |= {"search_seed": search_seed, **({} if prune else {"prune": False})}
+        command = ["reweigh", "search", *options({**asked, **where, "study": study, "runs": runs})]
+        print(slurm_script(command, max(1, workers), storage), end="")
         return
     outcome = _carry_out(plan, runs, storage, study, workers, on, where)
     written = runs / outcome.name / "search.html"

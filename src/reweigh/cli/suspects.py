@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,7 +81,8 @@ def suspects(
     if output is not None:
         print(f"{output}: {len(found.suspects)} examples, the most suspicious first")
     if page is not None:
-        print(f"{page}: look at the worst of them and decide; then: reweigh correct {folder} --decisions decisions.csv")
+        then = ["reweigh", "correct", str(folder), "--decisions", "decisions.csv", "-o", "corrected"]
+        print(f"{page}: look at the worst of them and decide; then: {shlex.join(then)}")
 
 
 def _write_page(path: Path, folder: Path, found: Suspects) -> None:

@@ -95,7 +95,7 @@ Figure: TypeAlias = "Lines | Stack | Heat | Bars"
 
 
 def to_mapping(figure: Figure) -> dict[str, Any]:
-    """The figure in what JSON has, numbers to four significant digits.
+    """The figure in what JSON has, numbers to four significant digits, whole ones exactly.
 
     >>> to_mapping(Bars("a", "", "", "", "", ("x",), (("one", (1 / 3, None)),)))["sets"]
     [['one', [0.3333, None]]]
@@ -104,9 +104,13 @@ def to_mapping(figure: Figure) -> dict[str, Any]:
 
 
 def short(value: Any) -> Any:
-    """The value with every float at four significant digits, whole ones without a point."""
+    """The value with every float at four significant digits; whole ones, which count something, exactly, as integers.
+
+    >>> short([1 / 3, 12345.6, 42297.0])
+    [0.3333, 12350, 42297]
+    """
     if isinstance(value, float):
-        rounded = float(f"{value:.4g}")
+        rounded = value if value.is_integer() else float(f"{value:.4g}")
         return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
     if isinstance(value, dict | Series):  # dataclasses.asdict would copy every number on its own
         return {key: short(item) for key, item in (value if isinstance(value, dict) else vars(value)).items()}

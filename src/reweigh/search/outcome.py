@@ -145,7 +145,9 @@ def _tried(slot: Slot, plan: Plan) -> Tried:
     if trial is None:
         return Tried(slot.number, None, "open", None, None, None)
     states: dict[TrialState, State] = {TrialState.COMPLETE: "done", TrialState.PRUNED: "pruned"}
-    whole = len(trial.params) >= len(plan.space.branches[int(trial.params.get("branch") or 0)].choices)
+    number = int(trial.params.get("branch") or 0)
+    # a worker may have died between two choices
+    whole = all(plan.space.key(number, key) in trial.params for key in plan.space.branches[number].choices)
     point = point_of(plan, trial.params) if trial.params and whole else None
     return Tried(
         slot.number,

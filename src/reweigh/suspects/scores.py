@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 Scores = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
+FURTHEST = 1e300  # what an infinite margin counts as
+
 
 def final_p(labels: Labels, pred_probs: NDArray[np.floating[Any]]) -> Scores:
     """1 - p of the given label: of the final model, or out of fold.
@@ -41,12 +43,12 @@ def area_under_margin(margins: NDArray[np.floating[Any]]) -> NDArray[np.float64]
     """AUM = mean over the evaluations of (logit of the given label - largest other logit) (Pleiss 2020).
 
     Args:
-        margins: (N, E).
+        margins: (N, E); infinities of either sign outweigh all numbers and cancel each other.
 
     >>> area_under_margin(np.array([[1.0, 3.0], [-4.0, 2.0]]))
     array([ 2., -1.])
     """
-    area: NDArray[np.float64] = margins.mean(axis=1, dtype=np.float64)
+    area: NDArray[np.float64] = np.clip(margins.astype(np.float64), -FURTHEST, FURTHEST).mean(axis=1)
     return area
 
 

@@ -11,7 +11,7 @@ function ticks(low, high, most) {
 
 // {root, plot, X, Y}: an svg, the group to draw into, and the scales
 function frame({ width, height, x, y, label }) {
-  const shown = y.ticks || ticks(y.low, y.high, 7).map((at) => [at, y.format ? y.format(at) : number(at)]);
+  const shown = y.ticks || ticks(y.low, y.high, 7).map((at) => [at, y.format ? y.format(at) : rounded(at)]);
   const left = 24 + 7 * Math.max(2, ...shown.map(([, text]) => text.length));
   const [right, top, bottom] = [14, 10, 42];
   const X = (value) => left + ((value - x.low) / (x.high - x.low || 1)) * (width - left - right);
@@ -21,7 +21,7 @@ function frame({ width, height, x, y, label }) {
     if (!y.ticks) root.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: Y(at), y2: Y(at) }));
     root.append(svg("text", { x: left - 6, y: Y(at) + 4, "text-anchor": "end" }, text));
   }
-  const along = x.ticks || ticks(x.low, x.high, Math.max(2, Math.floor(width / 70))).map((at) => [at, number(at)]);
+  const along = x.ticks || ticks(x.low, x.high, Math.max(2, Math.floor(width / 70))).map((at) => [at, rounded(at)]);
   for (const [at, text] of along) {
     if (!x.ticks) root.append(svg("line", { class: "axis", x1: X(at), x2: X(at), y1: height - bottom, y2: height - bottom + 4 }));
     root.append(svg("text", { x: X(at), y: height - bottom + 18, "text-anchor": "middle" }, text));

@@ -17,8 +17,12 @@ const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG,
 let lastId = 0;
 const newId = (word) => `${word}-${(lastId += 1)}`;
 
-// a number for people: four significant digits
-function number(value, digits = 4) {
+// a number for people: four significant digits, but whole numbers, which count something, exactly
+const number = (value, digits = 4) =>
+  (value !== 0 && Number.isSafeInteger(value) ? value.toLocaleString("en").replace("-", "−") : rounded(value, digits));
+
+// the same where room is short: large ones as powers of ten
+function rounded(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (value === Infinity) return "∞";
   if (value === -Infinity) return "−∞";
