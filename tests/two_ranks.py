@@ -66,4 +66,23 @@ def answers(rank: int) -> dict[str, torch.Tensor]:
     wrapped = DistributedDataParallel(net)
     BinaryCriterion(DM(0.5, 8), process_group=group)(wrapped(x[SHARDS[rank]]), onehot[SHARDS[rank]]).backward()
     results["binary"] = gradients(net)
+    results["nothing"] = nothing_counts(group)
     return results
+
+
+def nothing_counts(group: object) -> torch.Tensor:
+    """The values and gradients of batches whose s are all 0, in one vector."""
+    logits, target, zeros = torch.randn(3, 4), torch.tensor([0, 1, 2]), torch.zeros(3, 4)
+    alone, ignored = torch.tensor([[900.0, -torch.inf, 0.0]]), torch.tensor([-100])
+    found = []
+    for weighting in (CCE(), DM(0.5, 8)):
+        plain = Criterion(weighting, process_group=group)
+        by_class = Criterion(weighting, weight=torch.zeros(4), process_group=group)
+        for criterion, z, y, s in (
+            *((plain, logits, target, torch.zeros(3)), (by_class, logits, target, None), (plain, logits, zeros, None)),
+            *((plain, alone, ignored, None), (plain, torch.randn(1, 1), ignored, None)),
+        ):
+            z = z.clone().requires_grad_()
+            value = criterion(z, y, sample_weight=s)
+            found += [value.detach()[None], *torch.autograd.grad(value, z)]
+    return torch.cat([each.flatten() for each in found])

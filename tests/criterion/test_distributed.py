@@ -34,3 +34,4 @@ def test_two_ranks_equal_one_process(tmp_path: Path) -> None:
     BinaryCriterion(DM(0.5, 8))(net(x), nn.functional.one_hot(target.clamp_min(0), 4).double()).backward()
     for rank in ranks:
         torch.testing.assert_close(rank["binary"], gradients(net), rtol=1e-12, atol=1e-12)
+        assert torch.equal(rank["nothing"], torch.zeros_like(rank["nothing"]))  # and no NaN

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
 import reweigh
 from instances import WEIGHTINGS, name
-from reweigh import CCE, DM, GCE, MAE, BinaryCriterion, Criterion, PerClass, TruncatedGCE, Weighting
+from reweigh import CCE, DM, GCE, MAE, BinaryCriterion, Criterion, PerClass, Tapered, TruncatedGCE, Weighting
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 NORMALISE = [None, "unit", "batch"]
@@ -148,10 +149,36 @@ def test_sample_weight_and_mask() -> None:
 def test_nan_logits_propagate() -> None:
     logits = torch.tensor([[math.nan, 0.0], [1.0, 0.0]])
     assert grad_of(Criterion(CCE()), logits, torch.tensor([0, 0]))[0].isnan().all()
+    assert Criterion(CCE())(logits, torch.tensor([0, 0])).isnan()
+
+
+@pytest.mark.parametrize("value", ["cross_entropy", "objective"])
+@pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8)], ids=repr)
+def test_nan_logits_of_an_ignored_row_do_not(weighting: Weighting, value: Any) -> None:
+    logits, target = torch.tensor([[math.nan, 0.0], [1.0, 0.0]]), torch.tensor([-100, 0])
+    criterion = Criterion(weighting, value=value)
+    torch.testing.assert_close(criterion(logits, target), criterion(logits[1:], target[1:]))
+    torch.testing.assert_close(grad_of(criterion, logits, target)[1:], grad_of(criterion, logits[1:], target[1:]))
+
+
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_the_objective_of_masked_classes(normalise: Any) -> None:
+    masked = torch.tensor([[0.3, -math.inf, 1.0], [2.0, -math.inf, 0.5]], dtype=torch.float64)
+    share = torch.tensor([[0.5, 0.0, 0.5], [1.0, 0.0, 0.0]], dtype=torch.float64)
+    for weighting in (CCE(), GCE(0.7), DM(0.5, 8)):
+        criterion = Criterion(weighting, value="objective", normalise=normalise)
+        expected = criterion(masked[:, [0, 2]], share[:, [0, 2]])
+        assert expected.isfinite()
+        torch.testing.assert_close(criterion(masked, share), expected)
+    never = torch.tensor([1, 1])
+    for weighting, limit in ((MAE(), 1.0), (GCE(0.7), 1 / 0.7), (CCE(), math.inf)):
+        assert Criterion(weighting, value="objective")(masked, never).item() == pytest.approx(limit)
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
-def test_checked_mode_refuses_nan() -> None:
+def test_checked_mode_refuses_nan_and_labels_out_of_range() -> None:
+    with torch.autograd.detect_anomaly(), pytest.raises(ValueError, match=r"target must be in \[0, 1\].* got 2"):
+        Criterion(CCE())(torch.zeros(2, 2), torch.tensor([0, 2]))
     with torch.autograd.detect_anomaly(), pytest.raises(ValueError, match=r"got NaN at \(1, 0\)"):
         Criterion(CCE())(torch.tensor([[1.0, 0.0], [math.nan, 0.0]]), torch.tensor([0, 0]))
 
@@ -190,6 +217,19 @@ def test_bad_settings_are_refused(settings: dict[str, object], words: str) -> No
 
 
 @pytest.mark.parametrize(
+    "weighting",
+    [
+        *(Tapered(DM(0.5, 8)), 2 * Tapered(DM(0.5, 8)), PerClass(Tapered(DM(0.5, torch.tensor([2.0, 8.0]))))),
+        *(Tapered(DM(0.5, 8)) * DM(1, 2), Tapered(DM(0.5, 8)) + MAE(), Tapered(DM(1, 2)) + 3 * Tapered(DM(0.5, 8))),
+    ],
+    ids=repr,
+)
+def test_what_is_tapered_is_not_tapered_again(weighting: Weighting) -> None:
+    assert Criterion(weighting).options.taper == 0
+    assert Criterion(weighting + DM(0.5, 8)).options.taper == 5e-7
+
+
+@pytest.mark.parametrize(
     ("logits", "target", "call", "words"),
     [
         (torch.zeros(2, 3), torch.tensor([0, 3]), {}, r"target must be in \[0, 2\] or ignore_index=-100, got 3"),
@@ -211,6 +251,24 @@ def test_bad_inputs_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         Criterion(DM(0.5, 8))(logits, target, **call)
+
+
+def test_negative_factors_are_refused_under_batch_normalisation() -> None:
+    z, y, below = torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([1.0, -2.0, 1.0])
+    with pytest.raises(ValueError, match=r"^weight must be >= 0 under normalise='batch', got -2"):
+        Criterion(DM(0.5, 8), weight=below)(z, y)
+    with pytest.raises(ValueError, match="pos_weight must be >= 0 under normalise='batch', got -2"):
+        BinaryCriterion(DM(0.5, 8), pos_weight=below)(z, torch.zeros(2, 3))
+    assert Criterion(DM(0.5, 8), weight=below, normalise=None)(z, y).isfinite()
+
+
+def test_functions_as_weightings() -> None:
+    z, y = torch.tensor([[2.0, 0.0], [0.0, 1.0]], dtype=torch.float64), torch.tensor([0, 0])
+    with pytest.raises(ValueError, match=r"a weighting function must give w >= 0, got -0.38.* at p = 0.88.*: <lambda>"):
+        Criterion(lambda p: 0.5 - p)(z, y)
+    torch.testing.assert_close(grad_of(Criterion(torch.sqrt), z, y), grad_of(Criterion(lambda p: p**0.5), z, y))
+    unknown = torch.full_like(z, math.nan)
+    assert grad_of(Criterion(torch.sqrt), unknown, y).isnan().all()
 
 
 def test_wrong_types_and_lengths_are_refused() -> None:

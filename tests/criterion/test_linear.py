@@ -202,3 +202,5 @@ def test_bad_inputs_are_refused() -> None:
         criterion(hidden, weight, labels(), log_normaliser=0.0)
     with pytest.raises(ValueError, match="weight must have one entry for each of the 7 classes"):
         LinearCriterion(CCE(), weight=torch.ones(3))(hidden, weight, labels())
+    with pytest.raises(ValueError, match="sample_weight must be >= 0 under normalise='batch', got -1"):
+        LinearCriterion(DM(0.5, 8))(hidden, weight, labels(), sample_weight=-torch.ones(N))

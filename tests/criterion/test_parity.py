@@ -1,7 +1,7 @@
 """Criterion(CCE()) is CrossEntropyLoss and BinaryCriterion(CCE()) is BCEWithLogitsLoss, as torch's own tests vary them.
 
 Documented exceptions: a batch with nothing valid is 0 here and NaN in torch; probability targets under class weights
-divide by the weights' sum here and by N in torch; label smoothing under class weights likewise.
+divide by the weights' sum here and by N in torch.
 """
 
 from __future__ import annotations
@@ -71,15 +71,17 @@ def test_probability_targets(shape: tuple[int, ...], reduction: str) -> None:
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("smoothing", [0.1, 0.9, 1.0])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_label_smoothing(shape: tuple[int, ...], smoothing: float, reduction: str) -> None:
+def test_label_smoothing(shape: tuple[int, ...], smoothing: float, weighted: bool, reduction: str) -> None:
     logits = torch.randn(shape, generator=rng(), dtype=torch.float64)
     positions = () if len(shape) == 1 else (shape[0], *shape[2:])
     target = torch.randint(4, positions, generator=rng(1))
     if target.ndim:
         target.view(-1)[::3] = -100
-    settings = {"label_smoothing": smoothing, "reduction": reduction}
+    weight = torch.rand(4, generator=rng(2), dtype=torch.float64) + 0.1 if weighted else None
+    settings = {"label_smoothing": smoothing, "reduction": reduction, "weight": weight}
     both(Criterion(CCE(), **settings), nn.CrossEntropyLoss(**settings), logits, target)
 
 

@@ -52,6 +52,20 @@ def test_compiles_without_a_break(weighting: Weighting, normalise: str | None) -
     )
 
 
+@pytest.mark.parametrize("normalise", [None, "batch"])
+@pytest.mark.parametrize(
+    "weighting", [WEIGHTINGS[0], *WEIGHTINGS[2:], PerClass(DM(0.5, torch.linspace(1, 8, 5)))], ids=repr
+)
+def test_compiles_with_the_objective_as_its_value(weighting: Weighting, normalise: str | None) -> None:
+    logits, target = data(dtype=torch.float32)
+    criterion = Criterion(weighting, normalise=normalise, value="objective")  # type: ignore[arg-type]
+    compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(logits, target), criterion(logits, target))
+    torch.testing.assert_close(
+        grad_of(lambda z: compiled(z, target), logits), grad_of(lambda z: criterion(z, target), logits)
+    )
+
+
 def test_compiles_by_class_binary_and_functional() -> None:
     logits, target = data(dtype=torch.float32)
     by_class = Criterion(PerClass(DM(0.5, torch.linspace(1, 8, 5))))
@@ -83,6 +97,45 @@ def test_per_example_gradients_by_vmap(weighting: Weighting) -> None:
     each = torch.func.vmap(torch.func.grad(lambda z, y: criterion(z, y)))(logits, target)
     together = grad_of(lambda z: Criterion(weighting, normalise=None, reduction="sum")(z, target), logits)
     torch.testing.assert_close(each, together)
+
+
+@pytest.mark.parametrize(
+    ("weighting", "settings"),
+    [
+        (DM(0.5, 8), {"weight": torch.linspace(0, 2, 5)}),
+        (PerClass(DM(0.5, torch.linspace(1, 8, 5))), {}),
+        (DM(0.5, 8), {"value": "objective"}),
+        (DM(0.5, 8), {"weight": torch.linspace(0, 2, 5), "label_smoothing": 0.1}),
+    ],
+    ids=["weight", "by class", "objective", "smoothing"],
+)
+def test_single_logits_by_vmap(weighting: Weighting, settings: dict[str, object]) -> None:
+    logits, target = data()
+    single = Criterion(weighting, normalise=None, reduction="sum", **settings)  # type: ignore[arg-type]
+    values = torch.func.vmap(single)(logits, target)
+    each = torch.func.vmap(torch.func.grad(lambda z, y: single(z, y)))(logits, target)
+    rows = Criterion(weighting, normalise=None, reduction="none", **settings)  # type: ignore[arg-type]
+    torch.testing.assert_close(values, rows(logits, target))
+    torch.testing.assert_close(each, grad_of(lambda z: rows(z, target).sum(), logits))
+
+
+@pytest.mark.parametrize("through", ["a tensor", "a function", "the taper"])
+def test_a_parameter_learns_from_the_objective(through: str) -> None:
+    logits, target = data()
+    settings = {"normalise": None, "value": "objective", "reduction": "sum"}
+
+    def total(parameter: Tensor, labels: Tensor) -> Tensor:
+        if through == "the taper":
+            return Criterion(DM(0.5, 8), taper=parameter, **settings)(logits, labels)  # type: ignore[arg-type]
+        by_hand = lambda p: (parameter * p.sqrt() * (1 - p)).exp()  # noqa: E731  # one of two
+        weighting = DM(0.5, parameter) if through == "a tensor" else by_hand
+        return Criterion(weighting, taper=1e-3, **settings)(logits, labels)  # type: ignore[arg-type]
+
+    parameter = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda b: total(b, target), parameter)
+    one_hot = nn.functional.one_hot(target, 5).double()
+    slopes = [torch.autograd.grad(total(parameter, labels), parameter) for labels in (target, one_hot)]
+    torch.testing.assert_close(*slopes)
 
 
 def test_many_parameters_at_once_by_vmap() -> None:

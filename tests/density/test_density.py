@@ -48,6 +48,17 @@ def test_potential_with_one_parameter_per_example() -> None:
     torch.testing.assert_close(together, torch.stack(alone))
 
 
+@pytest.mark.parametrize(
+    ("weighting", "limit"),
+    [(MAE(), 1), (MSE(), 1), (GCE(0.7), 1 / 0.7), (CCE(), math.inf), (Curve(((0.4, 0), (0.6, 1))), None)],
+)
+def test_potential_at_p_zero_is_the_limit(weighting: Weighting, limit: float | None) -> None:
+    ends = torch.tensor([-math.inf, -1e3, 0.5], dtype=torch.float64)
+    at_zero, near, inside = potential(weighting, ends, taper=1e-3 if limit is None else 0.0).tolist()
+    assert math.isfinite(inside)
+    assert at_zero == pytest.approx(near if limit is None else limit)
+
+
 def test_potential_refuses_what_has_none() -> None:
     with pytest.raises(ValueError, match="infinite at p = 1"):
         potential(Beta(1, 0.5), MARGIN)

@@ -78,6 +78,24 @@ def test_extreme_logits_stay_finite(loss: Loss, autocast: bool) -> None:
     assert logits.grad.isfinite().all()
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [BootstrapSoft(), BootstrapHard(), LogitClip(1.0), Backward(torch.eye(C), clip=0), FullMAE(), Brier()],
+    ids=repr,
+)
+def test_a_masked_class_is_as_if_absent(loss: Loss) -> None:
+    logits, target = draw(n=8)
+    target = target.clamp_max(C - 2)
+    masked = torch.cat((logits.detach()[:, :-1], torch.full((8, 1), -torch.inf)), 1).requires_grad_()
+    without = logits.detach()[:, :-1].requires_grad_()
+    fewer = Backward(torch.eye(C - 1), clip=0) if isinstance(loss, Backward) else loss
+    values = loss(masked, target), fewer(without, target)
+    torch.testing.assert_close(*values)
+    given, expected = (torch.autograd.grad(value, z)[0] for value, z in zip(values, (masked, without), strict=True))
+    torch.testing.assert_close(given[:, :-1], expected)
+    assert not given[:, -1].any()
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_gradcheck_and_reductions(loss: Loss) -> None:
     logits, target = draw(n=4)

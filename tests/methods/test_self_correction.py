@@ -69,6 +69,8 @@ def test_pro_self_lc_golden(make_context: MakeContext) -> None:
     target = (1 - trusted) * torch.tensor([0.0, 1.0, 0.0]) + trusted * log_p.exp()[0]
     assert target.tolist() == pytest.approx([0.174762, 0.800272, 0.024966], abs=1e-6)
     assert own_trust(torch.full((1, 3), 1 / 3).log(), 0.75, 10.0).item() == pytest.approx(0, abs=1e-6)
+    masked = torch.tensor([[0.0, 0.0, -torch.inf]]).log_softmax(1)
+    assert own_trust(masked, 0.5, 10.0).item() == pytest.approx((1 - math.log(2) / math.log(3)) / 2)
     context = make_context()
     batch = context.batches.batch(0)
     with torch.no_grad():

@@ -64,6 +64,13 @@ def test_equals_the_papers_formula_in_high_precision(instance: Instance) -> None
             assert got == pytest.approx(float(expected), rel=rel, abs=1e-300), f"at margin {margin}"
 
 
+@pytest.mark.parametrize("margin", [-690.0, -720.0, -1e4, -math.inf])
+def test_a_weighting_from_a_loss_has_its_limit_at_p_zero(margin: float) -> None:
+    at = torch.tensor([margin], dtype=torch.float64)
+    for loss, same in ((lambda p: -p.log(), CCE()), (lambda p: 1 - p, MAE()), (lambda p: (1 - p**0.7) / 0.7, GCE(0.7))):
+        torch.testing.assert_close(at_margins(FromLoss(loss), at), at_margins(same, at), rtol=1e-9, atol=1e-200)
+
+
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
 def test_mode_is_the_argmax(weighting: Weighting) -> None:
     p = torch.linspace(0, 1, 20001, dtype=torch.float64)

@@ -68,7 +68,7 @@ def weigh(
         margin: m, any shape.
         s: class weight x sample weight x valid, shaped like m.
         active: where there is a derivative to give: a valid target, and some other class to turn to.
-        divisor: what a mean divides by.
+        divisor: what a mean divides by (by 1 where it is 0 in the whole process group).
         weighting: w, its parameters already chosen by label.
         options: the resolved settings.
         log_normaliser: log Σ s w of all micro-batches, in place of this call's own.
@@ -76,9 +76,11 @@ def weigh(
     log_p, log_q = log_probabilities(margin)
     log_w = weighting.log_weight(log_p, log_q)
     size = group_size(options.process_group)
-    mean = (
-        size / over_group(divisor, options.process_group) if options.reduction == "mean" else torch.ones_like(divisor)
-    )
+    if options.reduction == "mean":
+        divisor = over_group(divisor, options.process_group)
+        mean = size / torch.where(divisor == 0, 1.0, divisor)
+    else:
+        mean = torch.ones_like(divisor)
     if options.batch:
         if log_normaliser is None:
             log_normaliser = log_total(log_w, s, active, options.process_group)
@@ -94,8 +96,8 @@ def weigh(
         value = potential(weighting, margin.detach(), options.taper).to(log_w.dtype) * factor
     else:
         value = -log_p.detach() * mean
-    # a label that counts for nothing adds nothing, even where its cross entropy is infinite
-    value = torch.where((s == 0) & value.isinf(), 0.0, value)
+    # a label that counts for nothing adds nothing, even where its value is infinite or NaN
+    value = torch.where(s == 0, value.nan_to_num(0.0, 0.0, 0.0), value)
     return s * value, coefficient
 
 

@@ -13,10 +13,11 @@ from reweigh import kernels
 from reweigh.criterion.direct import Direct, Found, is_direct
 from reweigh.criterion.emit import emit, log_total, weigh
 from reweigh.criterion.labels import Labels, check_floating, read
-from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, resolve
+from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
 from reweigh.direction import log_probabilities, margin_and_pull, statistic
 from reweigh.weighting import Weighting
-from reweigh.weighting.parameter import holds
+from reweigh.weighting.compose import may_learn
+from reweigh.weighting.parameter import holds, in_checked_mode
 
 
 def derivative_manipulation(
@@ -97,10 +98,8 @@ def criterion(
     def weighed(z: Tensor, find: Callable[[Tensor, Tensor], Tensor] | None = None) -> tuple[Labels, Tensor, Tensor]:
         weighted = (weight, sample_weight, ignore_index, label_smoothing)
         labels = read(z, target, options.weighting, *weighted, inplace, find)
-        _check_normaliser(options, sample_weight, log_normaliser)
-        total = labels.s.sum()
-        divisor = torch.where(total == 0, 1.0, total) if options.process_group is None else total
-        arguments = (labels.s, active(labels), divisor, labels.weighting, options, log_normaliser)
+        check_call(options, log_normaliser, {"weight": weight, "sample_weight": sample_weight})
+        arguments = (labels.s, active(labels), labels.divisor, labels.weighting, options, log_normaliser)
         return labels, *weigh(labels.margin, *arguments)
 
     def by_margins(z: Tensor) -> Tensor:
@@ -123,15 +122,20 @@ def criterion(
         return _reduce(value, options, labels.dense, z), coefficient
 
     by_index = label_smoothing == 0 and not target.is_floating_point()
-    if kernels.usable(logits, target):
+
+    def direct() -> bool:
+        learnt = options.value == "objective" and may_learn((options.weighting, options.taper))
+        return by_index and not learnt and is_direct(weight, sample_weight, log_normaliser)
+
+    if kernels.usable(logits, target) and not in_checked_mode():  # a kernel takes labels on trust
         plain = options.value == "cross_entropy" and options.process_group is None and log_normaliser is None
         if plain and by_index:
             value = kernels.whole(logits, target, options, weight, ignore_index, sample_weight, inplace, by_margins)
             if value is not None:
                 return value
-        if by_index and is_direct(weight, sample_weight, log_normaliser):
+        if direct():
             return kernels.weighed(logits, target, ignore_index, inplace, between_passes, by_margins)
-    elif by_index and is_direct(weight, sample_weight, log_normaliser):
+    elif direct():
         return Direct.apply(logits, directly, by_margins)  # type: ignore[no-any-return, no-untyped-call]
     return by_margins(logits)
 
@@ -147,10 +151,9 @@ def binary_criterion(
 ) -> Tensor:
     """`binary_derivative_manipulation` with its settings resolved."""
     labels = read_binary(logits, target, options.weighting, weight, pos_weight, sample_weight)
-    _check_normaliser(options, sample_weight, log_normaliser)
-    # as BCEWithLogitsLoss: a mean over elements, whatever their weights
-    count = labels.s.new_full((), float(logits.numel()))
-    arguments = (labels.s, active(labels), count, labels.weighting, options, log_normaliser)
+    factors = {"weight": weight, "pos_weight": pos_weight, "sample_weight": sample_weight}
+    check_call(options, log_normaliser, factors)
+    arguments = (labels.s, active(labels), labels.divisor, labels.weighting, options, log_normaliser)
     value, coefficient = weigh(labels.margin, *arguments)
     return _reduce(emit(value, labels.margin, coefficient), options, True, logits)
 
@@ -180,7 +183,9 @@ def read_binary(
                 raise ValueError(
                     f"{name} of shape {tuple(factor.shape)} does not broadcast to {tuple(logits.shape)}"
                 ) from error
-    return Labels(torch.stack((z, -z)), s, torch.ones_like(z, dtype=torch.bool), weighting, True)
+    # as BCEWithLogitsLoss: a mean over elements, whatever their weights
+    count = s.new_full((), float(logits.numel()))
+    return Labels(torch.stack((z, -z)), s, torch.ones_like(z, dtype=torch.bool), count, weighting, True)
 
 
 def active(labels: Labels) -> Tensor:
@@ -192,15 +197,6 @@ def log_normaliser_of(labels: Labels, options: Options) -> Tensor:
     """log Σ s w of a call (and its process group), as batch normalisation would divide by."""
     log_w = labels.weighting.log_weight(*log_probabilities(labels.margin))
     return log_total(log_w, labels.s, active(labels), options.process_group).detach()
-
-
-def _check_normaliser(options: Options, sample_weight: Tensor | None, log_normaliser: Tensor | float | None) -> None:
-    if not options.batch and log_normaliser is not None:
-        raise ValueError(
-            "log_normaliser is the divisor of normalise='batch'; this criterion does not normalise over the batch"
-        )
-    if options.batch and sample_weight is not None and not holds(sample_weight.detach() >= 0):
-        raise ValueError(f"sample_weight must be >= 0 under normalise='batch', got {sample_weight.min().item():g}")
 
 
 def _reduce(terms: Tensor, options: Options, dense: bool, logits: Tensor) -> Tensor:

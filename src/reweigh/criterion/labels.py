@@ -12,18 +12,20 @@ from reweigh import kernels
 from reweigh.direction import class_dim, margin, margins, statistic
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import has_classes, select
-from reweigh.weighting.parameter import holds
+from reweigh.weighting.parameter import entries, holds, in_checked_mode, is_readable
 
 
 class Labels(NamedTuple):
     """The labels of a call: one per position for class indices, all C (leading dimension) for probabilities.
 
-    `s` is class weight x sample weight x valid, times the label's probability where targets are probabilities.
+    `s` is class weight x sample weight x valid, times the label's probability where targets are probabilities. A mean
+    divides by `divisor`: the sum of s, for class indices that of before label smoothing, as torch has it.
     """
 
     margin: Tensor
     s: Tensor
     valid: Tensor
+    divisor: Tensor
     weighting: Weighting
     dense: bool
 
@@ -57,6 +59,7 @@ def read(
             f"weight must have one entry for each of the {num_classes} classes, got shape {tuple(weight.shape)}"
         )
     share: Tensor | None = None
+    smoothed = False
     if target.is_floating_point():
         if target.shape != logits.shape:
             raise ValueError(
@@ -67,7 +70,8 @@ def read(
         check_indices(target, positions, num_classes, ignore_index)
         valid, given = target != ignore_index, target
         target = target.long().masked_fill(~valid, 0)
-        if label_smoothing > 0:
+        smoothed = label_smoothing > 0
+        if smoothed:
             share = _one_hot(target, num_classes)
     if share is None:
         if find is not None:
@@ -83,19 +87,25 @@ def read(
             torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(positions)),
         )
         s = (statistic(share) * (1 - label_smoothing) + label_smoothing / num_classes) * valid
-    if weight is not None:
-        s = s * statistic(weight)[index]
-    if sample_weight is not None:
-        s = s * statistic(over_positions(sample_weight, positions))
+
+    def weighted(s: Tensor, index: Tensor) -> Tensor:
+        if weight is not None:
+            s = s * entries(statistic(weight), index)
+        if sample_weight is not None:
+            s = s * statistic(over_positions(sample_weight, positions))
+        return s
+
+    s = weighted(s, index)
+    divisor = (weighted(statistic(valid), target) if smoothed else s).sum()
     chosen = select(weighting, index) if has_classes(weighting) else weighting
-    return Labels(m, s, valid, chosen, share is not None)
+    return Labels(m, s, valid, divisor, chosen, share is not None)
 
 
 def check_floating(logits: Tensor) -> None:
     """Refuse logits that are no numbers; NaN among them only in torch's checked mode, as it costs a pass and a sync."""
     if not logits.is_floating_point():
         raise TypeError(f"logits must be floating point, got {logits.dtype}")
-    if not torch.compiler.is_compiling() and torch.is_anomaly_enabled() and not holds(~logits.isnan()):
+    if in_checked_mode() and not holds(~logits.isnan()):
         where = tuple(logits.isnan().nonzero()[0].tolist())
         raise ValueError(f"logits must not be NaN under torch.autograd.detect_anomaly, got NaN at {where}")
 
@@ -110,8 +120,8 @@ def check_indices(target: Tensor, positions: torch.Size, num_classes: int, ignor
             f"target of class indices must be shaped {tuple(positions)}, the logits' shape without the classes, "
             f"got {tuple(target.shape)}"
         )
-    if target.device.type != "cpu":
-        return  # `holds` would take it on trust
+    if not is_readable(target):
+        return
     within = (target >= 0) & (target < num_classes) | (target == ignore_index)
     if not holds(within):
         bad = target[~within][0].item()

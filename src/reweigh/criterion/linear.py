@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from reweigh.criterion.chunks import LOG2, Labels, accumulate, log_normaliser_of
 from reweigh.criterion.emit import group_size, over_group
 from reweigh.criterion.labels import check_floating, check_indices, over_positions
-from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, resolve
+from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
 from reweigh.direction import statistic
 from reweigh.weighting import PerClass, Weighting
+from reweigh.weighting.parameter import entries
 
 # Logits at a time: 256 MB in half precision.
 CHUNK = 2**27
@@ -101,8 +102,7 @@ class LinearCriterion(nn.Module):
             sample_weight: a factor per example, or per leading dimension of them (a token mask, say).
             log_normaliser: log Σ s w over several micro-batches, from `log_normaliser`, to accumulate exactly.
         """
-        if log_normaliser is not None and not self.options.batch:
-            raise ValueError("log_normaliser is the divisor of normalise='batch', which this criterion does not use")
+        check_call(self.options, log_normaliser, {"weight": self.weight, "sample_weight": sample_weight})
         layer, labels = self._prepare(hidden, weight, target, bias, sample_weight)
         return _Linear.apply(*layer, labels, self.options, log_normaliser)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -139,7 +139,7 @@ class LinearCriterion(nn.Module):
         known = target.long().masked_fill(~valid, 0)
         s = statistic(valid)
         if self.weight is not None:
-            s = s * statistic(self.weight)[known]
+            s = s * entries(statistic(self.weight), known)
         if sample_weight is not None:
             s = s * statistic(over_positions(sample_weight.detach(), positions))
         kind = hidden.device.type

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
 from reweigh.density import unit
-from reweigh.weighting import Tapered, Weighting, as_weighting
-from reweigh.weighting.parameter import Parameter, check
+from reweigh.weighting import Weighting, as_weighting
+from reweigh.weighting.compose import is_tapered
+from reweigh.weighting.parameter import Parameter, check, holds
 
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
 Normalise: TypeAlias = Literal["auto", "batch", "unit"] | None
@@ -44,7 +45,7 @@ def resolve(
     """Check the settings; "auto" is what was published for that kind of weighting.
 
     A weighting that comes from a loss keeps its own scale (no normalisation, no taper); a density is normalised over
-    the batch and tapered by 5e-7, unless it is `Tapered` already.
+    the batch and tapered by 5e-7, unless it is `Tapered` already, also as a part.
     """
     weighting = as_weighting(weighting)
     one_of("reduction", reduction, ("none", "mean", "sum"))
@@ -59,10 +60,23 @@ def resolve(
         )
     if isinstance(taper, str):
         one_of("taper", taper, ("auto", "a number >= 0"))
-        taper = 0.0 if weighting.kind == "loss" or isinstance(weighting, Tapered) else PUBLISHED_TAPER
+        taper = 0.0 if weighting.kind == "loss" or is_tapered(weighting) else PUBLISHED_TAPER
     check("criterion", "taper", taper, low=0)
     scaled = unit(weighting) if normalise == "unit" else weighting
     return Options(scaled, reduction, normalise == "batch", taper, value, process_group)
+
+
+def check_call(options: Options, log_normaliser: Tensor | float | None, factors: Mapping[str, Tensor | None]) -> None:
+    """Refuse what does not go with the normalisation: a normaliser without it, negative factors with it."""
+    if not options.batch:
+        if log_normaliser is not None:
+            raise ValueError(
+                "log_normaliser is the divisor of normalise='batch'; this criterion does not normalise over the batch"
+            )
+        return
+    for name, factor in factors.items():
+        if factor is not None and not holds(factor.detach() >= 0):
+            raise ValueError(f"{name} must be >= 0 under normalise='batch', got {factor.min().item():g}")
 
 
 def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:

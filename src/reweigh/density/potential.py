@@ -17,10 +17,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from reweigh.density.quadrature import REACH, edges, log_weight_at, panels, parameter_dims, unit_nodes
+from reweigh.density.quadrature import REACH, edges, log_tail, log_weight_at, panels, parameter_dims, unit_nodes
 from reweigh.direction import margins
 from reweigh.weighting import FromLoss, Tapered, Weighting
-from reweigh.weighting.parameter import Parameter
+from reweigh.weighting.parameter import Parameter, entries, holds
 
 
 def from_loss(loss: Callable[[Tensor], Tensor]) -> FromLoss:
@@ -53,37 +53,40 @@ def potential(weighting: Weighting, margin: Tensor, taper: Parameter = 0.0) -> T
 
     Args:
         weighting: w; its tensor parameters, if any, broadcast with `margin`.
-        margin: m = log(p / q), any shape.
+        margin: m = log(p / q), any shape; at -inf (p = 0) L is its limit, which may be infinite.
         taper: as the criterion's.
 
     >>> from reweigh.weighting import CCE
     >>> potential(CCE(), torch.tensor([0.0]))  # -log 1/2
     tensor([0.6931], dtype=torch.float64)
     """
-    w_eff, m = tapered(weighting, taper), margin.double()
+    w_eff, never = tapered(weighting, taper), margin == -math.inf
+    m = torch.where(never, -REACH, margin.double())
     if parameter_dims(w_eff) > m.ndim:
         raise ValueError(
             f"potential: margin of shape {tuple(m.shape)} has fewer dimensions than a parameter of {weighting!r}"
         )
     floor = limit(w_eff, math.inf)
-    if not bool((floor < math.inf).all()):
+    if not holds(floor < math.inf):
         raise ValueError(f"potential: w is infinite at p = 1 for {weighting!r}, so no objective exists; give a taper")
     cuts = edges(w_eff.breakpoints).to(m.device)
 
     def excess(at: Tensor) -> Tensor:
         return log_weight_at(w_eff, at).exp() - floor
 
-    (x, weight), (nodes, weights) = (t.to(m.device) for t in unit_nodes()), panels(cuts)
+    (x, weight), (nodes, weights) = unit_nodes(m.device), panels(cuts)
     spread = (*nodes.shape, *(1,) * m.ndim)
     whole = (excess(nodes.reshape(spread)) * weights.reshape(spread)).sum(1)
     beyond = torch.cat((whole.flip(0).cumsum(0).flip(0), torch.zeros_like(whole[:1])))  # from each cut to the end
     index = torch.searchsorted(cuts, m.detach().contiguous()).clamp_max(len(cuts) - 1)
-    gap = (cuts[index] - m).clamp_min(0)  # 0 beyond the last cut, where w - w(1) is nothing
+    gap = (entries(cuts, index) - m).clamp_min(0)  # 0 beyond the last cut, where w - w(1) is nothing
     partial = (excess(m + gap * x.reshape(-1, *(1,) * m.ndim)) * weight.reshape(-1, *(1,) * m.ndim)).sum(0) * gap
     rest = beyond.expand(len(cuts), *m.shape).gather(0, index[None])[0]
     # w(1) m is 0 for w(1) = 0 even at m = ±inf
     line = torch.where(floor == 0, torch.zeros_like(m), floor * m)
-    return (partial + rest - line) / 2
+    ends = torch.tensor([-REACH, -REACH + 1], dtype=m.dtype, device=m.device).reshape(2, *(1,) * m.ndim)
+    below = torch.where(never, log_tail(*log_weight_at(w_eff, ends)).exp(), 0.0)
+    return (partial + rest - line + below) / 2
 
 
 def limit(weighting: Weighting, margin: float) -> Tensor:
@@ -100,14 +103,7 @@ def potential_range(weighting: Weighting, taper: float = 0.0) -> tuple[float, fl
     ([0.0, 1.0], inf)
     """
     w_eff = tapered(weighting, taper)
-    end = torch.tensor([-REACH, -REACH + 1], dtype=torch.float64)
-    low, inner = log_weight_at(w_eff, end)
-    rate = float(inner - low)
-    if low == -math.inf:
-        tail = 0.0
-    else:
-        tail = float(low.exp()) / rate if rate > 1e-9 else math.inf
-    top = float(potential(w_eff, end[:1])) + tail / 2
+    top = float(potential(w_eff, torch.tensor([-math.inf])))
     return (0.0 if float(limit(w_eff, math.inf)) == 0 else -math.inf), top
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -21,18 +20,20 @@ REACH = 60.0
 NODES = 10
 
 
-@lru_cache(maxsize=1)
-def unit_nodes() -> tuple[Tensor, Tensor]:
+# On [-1, 1], once: a cached function would be traced anew by torch.compile.
+_GAUSS_LEGENDRE = tuple(map(torch.from_numpy, np.polynomial.legendre.leggauss(NODES)))
+
+
+def unit_nodes(device: torch.device) -> tuple[Tensor, Tensor]:
     """Gauss-Legendre nodes and weights on [0, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    return torch.from_numpy((nodes + 1) / 2), torch.from_numpy(weights / 2)
+    nodes, weights = (t.to(device) for t in _GAUSS_LEGENDRE)
+    return (nodes + 1) / 2, weights / 2
 
 
 def edges(breakpoints: tuple[float, ...], low: float = -REACH, high: float = REACH) -> Tensor:
     """Panel edges about one unit of margin apart, with every breakpoint (a p) among them."""
-    cuts = {low, high}
-    cuts |= {cut for p in breakpoints if low < (cut := math.log(p) - math.log1p(-p)) < high}
-    pieces = sorted(cuts)
+    inside = [math.log(p) - math.log1p(-p) for p in breakpoints]
+    pieces = sorted({low, high, *[cut for cut in inside if low < cut < high]})
     spans = [
         torch.linspace(a, b, max(2, math.ceil(b - a) + 1), dtype=torch.float64)[:-1]
         for a, b in itertools.pairwise(pieces)
@@ -42,7 +43,7 @@ def edges(breakpoints: tuple[float, ...], low: float = -REACH, high: float = REA
 
 def panels(cuts: Tensor) -> tuple[Tensor, Tensor]:
     """Nodes and weights of every panel between consecutive cuts, each (panels, NODES)."""
-    x, weight = (t.to(cuts.device) for t in unit_nodes())
+    x, weight = unit_nodes(cuts.device)
     width = cuts[1:, None] - cuts[:-1, None]
     return cuts[:-1, None] + width * x, width * weight
 
@@ -52,9 +53,9 @@ def parameter_dims(weighting: object) -> int:
     if isinstance(weighting, Tensor):
         return weighting.ndim
     if isinstance(weighting, tuple):
-        return max(map(parameter_dims, weighting), default=0)
+        return max([0, *map(parameter_dims, weighting)])
     if isinstance(weighting, Weighting):
-        return max(map(parameter_dims, vars(weighting).values()), default=0)
+        return parameter_dims(tuple(vars(weighting).values()))
     return 0
 
 
@@ -82,13 +83,13 @@ def log_integral(weighting: Weighting, low: float = 0.0, high: float = 1.0, powe
     log_weights = weights.reshape(weights.numel(), *(1,) * dims).log()
     parts = [(integrand(nodes.reshape(-1)) + log_weights).logsumexp(0)]
     if low == 0:
-        parts.append(_log_tail(*integrand(torch.tensor([-REACH, -REACH + 1], dtype=torch.float64))))
+        parts.append(log_tail(*integrand(torch.tensor([-REACH, -REACH + 1], dtype=torch.float64))))
     if high == 1:
-        parts.append(_log_tail(*integrand(torch.tensor([REACH, REACH - 1], dtype=torch.float64))))
+        parts.append(log_tail(*integrand(torch.tensor([REACH, REACH - 1], dtype=torch.float64))))
     return torch.stack(parts).logsumexp(0)
 
 
-def _log_tail(end: Tensor, inner: Tensor) -> Tensor:
+def log_tail(end: Tensor, inner: Tensor) -> Tensor:
     """log of the integral beyond an end at which the integrand falls like exp(-rate * distance)."""
     rate = inner - end
     tail = torch.where(rate > 1e-9, end - rate.clamp_min(1e-300).log(), math.inf)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from reweigh.density import emphasis_variance, integral, log_integral, potential_range, share
-from reweigh.weighting import Tapered, Weighting
+from reweigh.weighting import Weighting
+from reweigh.weighting.compose import is_tapered
 
 POINTS = 401
 
@@ -79,7 +80,7 @@ def curve_of(weighting: Weighting, label: str | None = None, *, taper: float | N
     log_z = float(log_integral(weighting))
     infinite = log_z == math.inf
     if taper is None:
-        own = weighting.kind == "loss" or isinstance(weighting, Tapered)
+        own = weighting.kind == "loss" or is_tapered(weighting)
         taper = 0.0 if own else PUBLISHED_TAPER
     return Curve(
         label=label or repr(weighting),

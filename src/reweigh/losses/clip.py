@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -29,9 +31,11 @@ class LogitClip(Loss):
         self.tau: float = number(0, above=True)("LogitClip's tau", tau)
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
+        masked = logits == -math.inf
+        z = logits.masked_fill(masked, 0.0)  # a class that is masked out has no part in the norm
+        norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
         factor = self.tau / norm.clamp_min(self.tau)
-        return functional.cross_entropy(logits * factor, target, reduction="none")
+        return functional.cross_entropy((z * factor).masked_fill(masked, -math.inf), target, reduction="none")
 
     def settings(self) -> dict[str, object]:
         return {"tau": self.tau}

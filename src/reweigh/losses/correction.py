@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from reweigh.losses.loss import Loss
+from reweigh.losses.loss import Loss, expected
 from reweigh.losses.matrix import Matrix, as_matrix, inverse
 from reweigh.spec.checks import number
 
@@ -61,7 +61,7 @@ class Backward(Loss):
         log_p = logits.log_softmax(1)
         if self.clip > 0:
             log_p = log_p.clamp_min(math.log(self.clip))
-        return -(self.u.to(logits)[target] * log_p).sum(1)
+        return -expected(self.u.to(logits)[target], log_p)
 
     def settings(self) -> dict[str, object]:
         return {"clip": self.clip}

@@ -57,6 +57,15 @@ def check(logits: Tensor, target: Tensor) -> None:
         raise ValueError(f"target must be in [0, {logits.shape[1] - 1}], got {target[~within][0].item()}")
 
 
+def expected(share: Tensor, log_p: Tensor) -> Tensor:
+    """(N,) Σ_j share_j log p_j with 0 log 0 = 0: a logit of -inf masks a class out.
+
+    >>> expected(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, -torch.inf]]))
+    tensor([0.])
+    """
+    return (share * log_p.masked_fill(share == 0, 0.0)).sum(1)
+
+
 def pick(table: Tensor, target: Tensor) -> Tensor:
     """(N,) the entry of each row at its target.
 

@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from reweigh.losses.loss import Loss, pick
+from reweigh.losses.loss import Loss, expected, pick
 from reweigh.spec.checks import flag, number
 
 
@@ -56,7 +56,7 @@ class BootstrapSoft(Loss):
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         log_p = logits.log_softmax(1)
-        return -self.beta * pick(log_p, target) - (1 - self.beta) * (log_p.exp() * log_p).sum(1)
+        return -self.beta * pick(log_p, target) - (1 - self.beta) * expected(log_p.exp(), log_p)
 
     def settings(self) -> dict[str, object]:
         return {"beta": self.beta}

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
+from reweigh.losses.loss import expected
 from reweigh.methods.protocol import Context
 from reweigh.methods.teaching import Teaching, alike
 from reweigh.noise.arrays import array_bytes
@@ -74,7 +75,7 @@ class JointLabels(Teaching):
     def loss(self, batch: Batch, step: int) -> Tensor:
         log_p = at_least_float32(self.net(batch.inputs)).log_softmax(1)
         self.latest[batch.index] = log_p.detach().exp()
-        own = -(self.labels[batch.index] * log_p).sum(1).mean()
+        own = -expected(self.labels[batch.index], log_p).mean()
         return own + self.alpha * prior_loss(log_p, self.prior) + self.beta * entropy_loss(log_p)
 
     def epoch_end(self, epoch: int) -> None:
@@ -94,4 +95,4 @@ def prior_loss(log_p: Tensor, prior: Tensor) -> Tensor:
 
 def entropy_loss(log_p: Tensor) -> Tensor:
     """The mean entropy of the rows."""
-    return -(log_p.exp() * log_p).sum(1).mean()
+    return -expected(log_p.exp(), log_p).mean()

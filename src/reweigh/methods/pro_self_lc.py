@@ -8,7 +8,7 @@ from torch import Tensor
 
 from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
-from reweigh.losses.loss import pick
+from reweigh.losses.loss import expected, pick
 from reweigh.methods.cell import Number
 from reweigh.methods.protocol import Context
 from reweigh.methods.teaching import Teaching, alike
@@ -46,7 +46,7 @@ class ProSelfLC(Teaching):
         log_p = at_least_float32(self.net(batch.inputs)).log_softmax(1)
         trust = certainty(log_p.detach()) / self.inverse_growth_at(step)
         p = log_p.detach().exp() if self.detach else log_p.exp()
-        return -((1 - trust) * pick(log_p, batch.target) + trust * (p * log_p).sum(1)).mean()
+        return -((1 - trust) * pick(log_p, batch.target) + trust * expected(p, log_p)).mean()
 
 
 def own_trust(log_p: Tensor, time: float, B: float, transit: float = 0.5) -> Tensor:
@@ -61,8 +61,7 @@ def own_trust(log_p: Tensor, time: float, B: float, transit: float = 0.5) -> Ten
 
 def certainty(log_p: Tensor) -> Tensor:
     """(B,) l(p) = 1 - H(p) / log C, at least 0."""
-    entropy = -(log_p.exp() * log_p).sum(1)
-    return (1 - entropy / math.log(log_p.shape[1])).clamp_min(0)
+    return (1 + expected(log_p.exp(), log_p) / math.log(log_p.shape[1])).clamp_min(0)
 
 
 def inverse_growth(time: float, B: float, transit: float) -> float:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from reweigh.weighting.base import Kind, Weighting
-from reweigh.weighting.parameter import Parameter, check, log_parameter, log_sum
+from reweigh.weighting.parameter import Parameter, check, entries, log_parameter, log_sum
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,12 +160,39 @@ def has_classes(part: Any) -> bool:
     return isinstance(part, PerClass) or has_classes(tuple([getattr(part, field.name) for field in fields(part)]))
 
 
+def may_learn(part: Any) -> bool:
+    """Whether something in a weighting may have a gradient of its own: a tensor that requires one, or any function."""
+    if isinstance(part, Tensor):
+        return part.requires_grad
+    if isinstance(part, tuple):
+        return any(map(may_learn, part))
+    if is_dataclass(part):
+        return any(may_learn(getattr(part, field.name)) for field in fields(part))
+    return callable(part)
+
+
+def is_tapered(weighting: Weighting) -> bool:
+    """Whether w already lets go of an example that is right: `Tapered` itself, or made of what is.
+
+    >>> from reweigh.weighting import DM, MAE
+    >>> is_tapered(2 * Tapered(DM(0.5, 8)) + MAE()), is_tapered(Tapered(DM(0.5, 8)) + DM(0.5, 8))
+    (True, False)
+    """
+    if isinstance(weighting, (Scaled, PerClass)):
+        return is_tapered(weighting.weighting)
+    if isinstance(weighting, Product):
+        return any(map(is_tapered, weighting.terms))
+    if isinstance(weighting, Sum):  # a loss lets go by itself
+        return all(term.kind == "loss" or is_tapered(term) for term in weighting.terms)
+    return isinstance(weighting, Tapered)
+
+
 def select(part: Any, target: Tensor, inside: bool = False) -> Any:
     """The weighting with every tensor below a `PerClass` replaced by its entries at `target`."""
     if isinstance(part, PerClass):
         return select(part.weighting, target, inside=True)
     if inside and isinstance(part, Tensor) and part.ndim > 0:
-        return part[target]
+        return entries(part, target)
     if isinstance(part, tuple):
         return tuple([select(each, target, inside) for each in part])
     if is_dataclass(part) and not isinstance(part, type):

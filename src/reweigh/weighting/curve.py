@@ -14,6 +14,7 @@ from torch import Tensor
 
 from reweigh.weighting.base import Kind, Weighting
 from reweigh.weighting.losses import LOG2
+from reweigh.weighting.parameter import holds
 
 
 @dataclass(frozen=True)
@@ -82,25 +83,33 @@ class FromCallable(Weighting):
     function: Callable[..., Tensor]
 
     def __post_init__(self) -> None:
-        required = [
-            parameter
-            for parameter in inspect.signature(self.function).parameters.values()
-            if parameter.default is parameter.empty
-            and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        ]
-        if len(required) not in (1, 2):
-            raise TypeError(
-                f"a weighting function takes (p) or (p, q), got one of {len(required)} arguments: {self.function!r}"
-            )
-        object.__setattr__(self, "_takes_q", len(required) == 2)
+        required = _arguments(self.function)
+        if required not in (1, 2):
+            raise TypeError(f"a weighting function takes (p) or (p, q), got one of {required} arguments: {self!r}")
+        object.__setattr__(self, "_takes_q", required == 2)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         p = log_p.exp()
         w = self.function(p, log_q.exp()) if self.__dict__["_takes_q"] else self.function(p)
-        return torch.as_tensor(w, dtype=log_p.dtype, device=log_p.device).expand_as(log_p).log()
+        w = torch.as_tensor(w, dtype=log_p.dtype, device=log_p.device).expand_as(log_p)
+        below = w < 0  # NaN is not: it passes, as everywhere
+        if not holds(~below):
+            got, where = w[below][0].item(), p[below][0].item()
+            raise ValueError(f"a weighting function must give w >= 0, got {got:g} at p = {where:g}: {self!r}")
+        return w.log()
 
     def __repr__(self) -> str:
         return getattr(self.function, "__name__", repr(self.function))
+
+
+def _arguments(function: Callable[..., Tensor]) -> int:
+    """How many arguments a function must be given; one where it does not tell, as torch.sqrt."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return 1
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.default is each.empty and each.kind in positional for each in parameters)
 
 
 @dataclass(frozen=True)
@@ -117,8 +126,9 @@ class FromLoss(Weighting):
         def total(p: Tensor) -> Tensor:
             return self.loss(p).sum()
 
-        # float64, since f' of a log-like loss at p = 1e-40 overflows below it
-        slope: Tensor = torch.func.grad(total)(log_p.exp().double())
+        # f' of a log-like loss overflows at p = 1e-40 in float32, at 1e-308 in float64; before that w is at its limit
+        log_p = log_p.clamp_min(-700)
+        slope: Tensor = torch.func.grad(total)(log_p.double().exp())
         return LOG2 + log_p + log_q + (-slope).clamp_min(0).log().to(log_p.dtype)
 
     def __repr__(self) -> str:

@@ -11,13 +11,19 @@ from torch import Tensor
 Parameter: TypeAlias = "float | Tensor"
 
 
-def holds(condition: Tensor) -> bool:
-    """Whether all of `condition` is true, as far as it can be read without a device sync.
+def in_checked_mode() -> bool:
+    """Whether `torch.autograd.detect_anomaly` asks to look at values, whatever that costs."""
+    return not torch.compiler.is_compiling() and torch.is_anomaly_enabled()
 
-    On an accelerator (but under `torch.autograd.detect_anomaly`), in a compiled graph and inside `vmap` there is no
-    value to look at; there it is taken on trust.
-    """
-    if torch.compiler.is_compiling() or not (condition.device.type == "cpu" or torch.is_anomaly_enabled()):
+
+def is_readable(x: Tensor) -> bool:
+    """Whether values can be looked at: on a CPU, in checked mode on any device; not in a compiled graph."""
+    return in_checked_mode() or (x.device.type == "cpu" and not torch.compiler.is_compiling())
+
+
+def holds(condition: Tensor) -> bool:
+    """Whether all of `condition` is true; taken on trust where it is not readable, as inside `vmap`."""
+    if not is_readable(condition):
         return True
     try:
         return bool(condition.all())
@@ -43,6 +49,16 @@ def check(owner: object, name: str, value: Parameter, low: float, high: float = 
         good = low <= value <= high and math.isfinite(value)
     if not good:
         raise ValueError(f"{label}: {name} must be a number in {allowed}, got {value!r}")
+
+
+def entries(table: Tensor, index: Tensor) -> Tensor:
+    """table[index] along the first dimension; unlike that, also for a single index inside `vmap`.
+
+    >>> entries(torch.tensor([5.0, 6.0, 7.0]), torch.tensor([[2], [0]]))
+    tensor([[7.],
+            [5.]])
+    """
+    return table.index_select(0, index.reshape(-1)).reshape(index.shape + table.shape[1:])
 
 
 def power(exponent: Parameter, log_x: Tensor) -> Tensor:
