@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,15 @@ class Broken(list[NDArray[np.uint8]]):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_workers_leave_a_stop_to_the_parent() -> None:
+    batches = loader(workers=1).iterate()
+    next(batches)
+    for worker in multiprocessing.active_children():
+        os.kill(int(worker.pid or 0), signal.SIGTERM)
+    for step in range(1, 9):
+        assert same(next(batches), loader().batch(step))
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_file_that_cannot_be_decoded_is_named(workers: int) -> None:
     part = Loader(Broken(FILES), LABELS, workers=workers)

@@ -32,6 +32,18 @@ def test_a_run_gives_a_folder_and_a_table(reweigh, tiny: list[str], tmp_path: Pa
     assert (folder / "rows.jsonl").read_bytes() == before
 
 
+def test_a_run_that_is_done_is_not_that_of_other_data(reweigh, tmp_path: Path) -> None:
+    lines = [f"{k % 7},{k % 3},{'ab'[k % 2]}" for k in range(60)]
+    table = tmp_path / "mine.csv"
+    line = ["train", "--data", table, "--net", "mlp-4", "--weighting", "CCE", "--iterations", 4, "--runs", tmp_path]
+    table.write_text("\n".join(["x,y,label", *lines]))
+    assert reweigh(*line).code == 0
+    table.write_text("\n".join(["x,y,label", *lines[:-1], "0,0,a"]))
+    ended = reweigh(*line)
+    assert ended.code == 3
+    assert "it has changed since" in ended.stderr
+
+
 def test_json_is_one_object(reweigh, finished: Path) -> None:
     ended = reweigh("resume", finished, "--json")
     assert ended.json["folder"] == str(finished)

@@ -43,6 +43,17 @@ def test_one_run_tells(finished: Path, method: Any) -> None:
     assert found.suspects.class_names == tuple("0123456789")
 
 
+def test_data_that_changed_since_are_refused(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    lines = [f"{k % 7},{k % 3},{'ab'[k % 2]}" for k in range(60)]
+    table.write_text("\n".join(["x,y,label", *lines]))
+    folder = execute(default_run(str(table), {"iterations": 10, "evaluate_every": 5, "device": "cpu"}), tmp_path)
+    assert len(suspects_of(folder, bootstrap=2).suspects) > 0
+    table.write_text("\n".join(["x,y,label", *lines[1:], lines[0]]))
+    with pytest.raises(DataError, match=r"mine.csv has .* now: it has changed since"):
+        suspects_of(folder, bootstrap=2)
+
+
 def test_out_of_fold_costs_runs_once(finished: Path) -> None:
     trained: list[Run] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Iterator
 from copy import copy
 from itertools import count
@@ -139,6 +140,7 @@ class Loader:
             multiprocessing_context=self.context if self.workers else None,
             generator=torch.Generator(),  # or the loader would draw its base seed from the global one
             pin_memory=self.device.type == "cuda",
+            worker_init_fn=_leave_it_to_the_parent,
         )
         for plan, images in loader:
             yield self._batch(plan, images)
@@ -150,6 +152,11 @@ class Loader:
         pixels = images.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         inputs = normalise(pixels, *self._affine, channels_last=self.channels_last)
         return Batch(inputs, self.labels.index_select(0, index), index)
+
+
+def _leave_it_to_the_parent(worker: int) -> None:
+    """A stop sent to all processes is the parent's to handle; torch sees to it that workers end after it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 class Crops(Dataset[tuple[Tensor, Tensor | str]]):

@@ -70,7 +70,7 @@ def correct(
     if decisions is not None and (threshold is not None or sure or drop):
         raise ValueError("--threshold, --sure and --drop go with --suspects; decisions say themselves what to do")
     from reweigh.procedures.label_correction import check_correctable
-    from reweigh.run.material import gather
+    from reweigh.run.material import check_same_data, gather
     from reweigh.suspects.correct import apply
     from reweigh.suspects.correction import write_correction
     from reweigh.suspects.sources import sources_of
@@ -78,6 +78,8 @@ def correct(
     run, root = _run_of(source, runs, fields)
     check_correctable(run)
     material = gather(run)
+    if (root / run.folder_name() / "run.json").exists():
+        check_same_data(root / run.folder_name(), material)
     made = _decisions(material, suspects, decisions, threshold, sure, drop)
     correction = write_correction(
         output,

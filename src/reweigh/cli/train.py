@@ -62,6 +62,9 @@ def train(
         raise ValueError(f"--jobs {jobs} is for several runs: give --seeds, or reweigh resume --all")
     run = make_run(fields, preset)
     if (runs / run.folder_name() / "result.json").exists():
+        from reweigh.run.material import check_same_data, gather
+
+        check_same_data(runs / run.folder_name(), gather(run))
         say("this run is done already")
     report(carry_out_alone(run, runs, speed), as_json)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from reweigh.data.split import validation_split
 from reweigh.errors import DataError
 from reweigh.noise import Corruption, corrupt
 from reweigh.noise.corruption import measure
+from reweigh.record import read_header
 from reweigh.spec import Expression, Run, parse
 from reweigh.spec.checks import height_and_width
 from reweigh.streams import numpy_generator
@@ -89,6 +91,17 @@ def gather(run: Run) -> Material:
         dataset, part = with_threshold_set(dataset, part, run.threshold_set, run.seed)
     truth = clean if corruption is not None else None
     return Material(dataset, part, truth, corruption, validation, normalisation(run, part), data_hash, rows)
+
+
+def check_same_data(folder: Path, material: Material) -> None:
+    """Refuse data that are no longer those which the run in `folder` was trained on: its scores are of the others."""
+    header = read_header(folder)
+    if header.data_hash != material.data_hash:
+        raise DataError(
+            f"{folder}: trained on data with the hash {header.data_hash[:12]}..., but {header.run.data} has "
+            f"{material.data_hash[:12]}... now: it has changed since; remove that run or give another folder of runs, "
+            "and train again"
+        )
 
 
 def fold_split(labels: NDArray[np.int64], fold: str, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -14,7 +14,7 @@ from reweigh.errors import DataError
 from reweigh.procedures.predictions import training_probabilities
 from reweigh.record import read_header, read_margins, read_p, read_result
 from reweigh.run import execute
-from reweigh.run.material import Material, fold_split, gather, threshold_rows
+from reweigh.run.material import Material, check_same_data, fold_split, gather, threshold_rows
 from reweigh.spec import Run
 from reweigh.suspects.find import Method, choose, find_suspects
 from reweigh.suspects.scores import area_under_margin
@@ -99,6 +99,7 @@ def suspects_of(
     if folds is not None and method not in ("auto", "final-p", "mixture"):
         raise ValueError(f"method is {method!r}; out of fold there is final-p or mixture, since nothing is recorded")
     material = gather(run)
+    check_same_data(folder, material)
     if folds is not None:
         evidence = out_of_fold(run, folder.parent, folds, material, carry_out=carry_out)
     elif threshold_samples:
