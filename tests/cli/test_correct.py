@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reweigh.record import read_header
+from reweigh.record import read_header, read_rows
 from reweigh.run.material import gather
 from reweigh.suspects import Suspects, write_csv
 from reweigh.suspects.decisions import Decision, write_decisions
@@ -146,6 +146,9 @@ def test_data_are_corrected_as_suspects_reads_them(reweigh, table: Path, tmp_pat
     assert told["retrained"]["after"]["examples"] == 160 - told["dropped"] < 160
     assert told["retrained"]["before"]["holdout"] == "noisy hold-out"
     assert told["retrained"]["before"]["wrong_labels"] is None  # nobody knows
+    assert told["retrained"]["after"]["wrong_labels"] is None
+    after = tmp_path / "runs" / told["retrained"]["runs"]["after"]
+    assert "intact_accuracy" not in read_rows(after)[-1]  # the labels from before are not the truth
     assert told["options"]["label_column"] == "verdict"
     assert table.read_bytes() == before
 

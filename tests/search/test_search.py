@@ -164,6 +164,7 @@ def test_a_search_that_is_stopped_goes_on(tmp_path: Path) -> None:
     [
         ({"validation_labels": "noisy", "validation": 0.1}, "noisy: 10 % of the training part"),
         ({"noise": None, "rate": None}, "as given: 20 % of the training part, with labels that nobody"),
+        ({"noise": "given('a.npy', truth=False)", "rate": None}, "as given: 20 % of the training part"),
     ],
 )
 def test_the_plan_says_what_it_is_judged_by(more: dict[str, Any], judged: str) -> None:

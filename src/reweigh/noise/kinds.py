@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from reweigh.noise.arguments import Count, Labels, Seed
@@ -43,6 +44,7 @@ def corrupt(
     matrix: npt.ArrayLike | None = None,
     file: str | os.PathLike[str] | None = None,
     key: str | None = None,
+    truth: bool = True,
     include_true: bool = False,
     count: Count = "per_class",
 ) -> Corruption:
@@ -59,6 +61,7 @@ def corrupt(
         matrix: P[true, given], for transition, in place of a rate.
         file: for given, in place of a rate; `labels` is then the truth.
         key: the array or column of `file`.
+        truth: for given; False where `labels` are not the truth either, as when the file corrects them.
         include_true: for symmetric.
         count: "per_class", "overall" or "independent".
 
@@ -100,7 +103,9 @@ def corrupt(
         "instance_dependent": lambda: instance_dependent(
             labels, needed("rate", rate), needed("features", features), num_classes=num_classes, seed=seed
         ),
-        "given": lambda: given(needed("file", file), labels, num_classes=num_classes, key=key),
+        "given": lambda: given(
+            needed("file", file), labels if truth else np.full(np.shape(labels), -1), num_classes=num_classes, key=key
+        ),
     }
     if kind not in makers:
         near = difflib.get_close_matches(kind, KINDS, n=1)

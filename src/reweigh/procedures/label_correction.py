@@ -12,7 +12,7 @@ from reweigh.procedures.journal import CarryOut, Journal, accuracies
 from reweigh.procedures.predictions import training_probabilities
 from reweigh.record import read_header
 from reweigh.run import execute
-from reweigh.run.material import FRAMES, gather
+from reweigh.run.material import FRAMES, gather, truth_known
 from reweigh.spec import Expression, Run, parse
 
 
@@ -39,9 +39,7 @@ def label_correction(run: Run, root: Path, *, carry_out: CarryOut = execute) -> 
     again = relabelled(run, file)
     second = journal.run("retrained", again)
     changed = float(np.mean(np.load(file) != gather(run).train.labels))
-    return journal.finish(
-        {"first": _summary(first, run), "retrained": _summary(second, again, run), "changed": changed}
-    )
+    return journal.finish({"first": _summary(first), "retrained": _summary(second), "changed": changed})
 
 
 def check_correctable(run: Run) -> None:
@@ -58,12 +56,14 @@ def check_correctable(run: Run) -> None:
 
 
 def relabelled(run: Run, file: str) -> Run:
-    """The run with labels from a file in place of its noise."""
-    noise = str(Expression("given", (file,)))
+    """The run with labels from a file in place of its noise.
+
+    Where the run added no noise, its labels are not the truth, and those of the file are no noise on them.
+    """
+    noise = str(Expression("given", (file,), () if truth_known(run.noise) else (("truth", False),)))
     return replace(run, noise=noise, rate=None, include_true=False, noise_count="per_class", noise_seed=None)
 
 
-def _summary(folder: Path, run: Run, original: Run | None = None) -> dict[str, Any]:
-    known = (original or run).noise is not None
-    noise = read_header(folder).details.get("noise") if known else None
+def _summary(folder: Path) -> dict[str, Any]:
+    noise = read_header(folder).details.get("noise")
     return accuracies(folder) | {"wrong_labels": None if noise is None else noise["measured"]}

@@ -34,7 +34,7 @@ class Material:
     Attributes:
         dataset: as loaded, texts as vectors and images as its net reads them.
         train: the training part with its given labels.
-        clean: its true labels, or None where no noise was added and they are all there is.
+        clean: its true labels, or None where they are not known: the labels in use are then all there is.
         corruption: the noise, measured over the whole training part before any validation split.
         validation: the held-out part, with clean or given labels as the run says, or None.
         normalisation: measured on `train`.
@@ -77,6 +77,8 @@ def gather(run: Run) -> Material:
         else:
             corruption = add_noise(parse(run.noise), run, part, dataset)
             part = replace(part, labels=corruption.labels)
+            if np.isnan(corruption.measured):  # given(..., truth=False): other labels, and nobody knows the true ones
+                clean, corruption = part.labels, None
     validation = None
     if run.validation > 0 or run.fold is not None:
         if run.fold is None:
@@ -197,9 +199,11 @@ def unbalance(expression: Expression, labels: NDArray[np.int64], seed: int, num_
 
 def add_noise(expression: Expression, run: Run, part: Part, dataset: Dataset) -> Corruption:
     """The corruption that an expression such as symmetric, given('labels.npy') or cifar_n('worse') makes."""
-    extra = {"transition": ("matrix",), "given": ("file", "key"), "cifar_n": ("key",)}.get(expression.name, ())
-    arguments: dict[str, Any] = dict(expression.bind(extra).kwargs)
+    arguments = noise_arguments(expression)
     seed = run.seed if run.noise_seed is None else run.noise_seed
+    truth = arguments.get("truth", True)
+    if not isinstance(truth, bool):
+        raise ValueError(f"noise is {expression}: truth is {truth!r}; expected True or False")
     if expression.name == "cifar_n":
         from reweigh.data import cifar_n
 
@@ -217,9 +221,25 @@ def add_noise(expression: Expression, run: Run, part: Part, dataset: Dataset) ->
         matrix=arguments.get("matrix"),
         file=arguments.get("file"),
         key=arguments.get("key"),
+        truth=truth,
         include_true=run.include_true,
         count=run.noise_count,
     )
+
+
+def noise_arguments(expression: Expression) -> dict[str, Any]:
+    """The arguments of a kind of noise by name; only some kinds have any."""
+    names = {"transition": ("matrix",), "given": ("file", "key", "truth"), "cifar_n": ("key",)}
+    return dict(expression.bind(names.get(expression.name, ())).kwargs)
+
+
+def truth_known(noise: str | None) -> bool:
+    """Whether a run with that noise knows the true labels: they are those it was added to.
+
+    >>> truth_known("symmetric"), truth_known(None), truth_known("given('corrected.npy', truth=False)")
+    (True, False, False)
+    """
+    return noise is not None and noise_arguments(parse(noise)).get("truth", True) is not False
 
 
 def add_frame_noise(expression: Expression, run: Run, part: Part, dataset: Dataset) -> tuple[Part, Corruption]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
+from reweigh.run.material import truth_known
 from reweigh.search.space import Scalar, Space, parse_space
 from reweigh.spec import Run, at_step, describe, parse
 
@@ -175,6 +176,6 @@ def _held_out(fields: Mapping[str, Any], trusted: str | None) -> tuple[dict[str,
     part = f"{100 * fraction:g} % of the training part"
     if labels == "noisy":
         return held, "validation_accuracy", f"noisy: {part}, with labels as wrong as those trained on"
-    if fields.get("noise") is None:
+    if not truth_known(fields.get("noise")):
         return held, "validation_accuracy", f"as given: {part}, with labels that nobody has checked"
     return held, "validation_accuracy", f"clean: {part}, with its true labels"

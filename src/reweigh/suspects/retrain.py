@@ -35,13 +35,12 @@ def retrain(run: Run, root: Path, correction: Correction, *, carry_out: CarryOut
         return journal.folder
     before = journal.run("before", run)
     after = journal.run("after", correction.corrected(run))
-    known = run.noise is not None
-    return journal.finish({"before": _summary(before, known), "after": _summary(after, known)})
+    return journal.finish({"before": _summary(before), "after": _summary(after)})
 
 
-def _summary(folder: Path, known: bool) -> dict[str, Any]:
+def _summary(folder: Path) -> dict[str, Any]:
     header = read_header(folder)
-    noise = header.details.get("noise") if known else None
+    noise = header.details.get("noise")
     return {
         **accuracies(folder),
         "holdout": (read_result(folder) or {}).get("holdout"),

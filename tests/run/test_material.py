@@ -1,0 +1,51 @@
+"""What a run trains on when others made its labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reweigh.errors import DataError
+from reweigh.run.material import gather
+from reweigh.spec import Run
+
+DIGITS = Run(data="digits", net="mlp-32", weighting="CCE", iterations=20, batch_size=50, device="cpu")
+
+
+@pytest.fixture
+def corrected(tmp_path: Path) -> Path:
+    """The labels of digits with the first ten changed."""
+    labels = gather(DIGITS).train.labels.copy()
+    labels[:10] = (labels[:10] + 1) % 10
+    np.save(tmp_path / "labels.npy", labels)
+    return tmp_path / "labels.npy"
+
+
+def test_given_labels_are_noise_on_the_true_ones(corrected: Path) -> None:
+    material = gather(replace(DIGITS, noise=f"given({str(corrected)!r})"))
+    assert material.corruption is not None
+    assert material.corruption.flipped.nonzero()[0].tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("how", ["given({!r}, truth=False)", "given({!r}, key=None, truth=False)"])
+def test_corrected_labels_are_no_noise(corrected: Path, how: str) -> None:
+    run = replace(DIGITS, noise=how.format(str(corrected)))
+    material = gather(run)
+    assert np.array_equal(material.train.labels, np.load(corrected))
+    assert material.clean is None
+    assert material.corruption is None
+    held = gather(replace(run, validation=0.2))
+    assert held.validation is not None
+    there = np.setdiff1d(np.arange(len(material.train)), held.rows)
+    assert np.array_equal(np.sort(held.validation.labels), np.sort(np.load(corrected)[there]))
+
+
+def test_what_given_refuses(corrected: Path) -> None:
+    with pytest.raises(ValueError, match=r"truth is 3; expected True or False"):
+        gather(replace(DIGITS, noise=f"given({str(corrected)!r}, truth=3)"))
+    np.save(corrected, np.zeros(7, np.int64))
+    with pytest.raises(DataError, match="7 labels; expected 1200"):
+        gather(replace(DIGITS, noise=f"given({str(corrected)!r}, truth=False)"))
