@@ -28,6 +28,10 @@ def test_what_it_measures_is_printed_and_kept(
     assert not json.loads((tmp_path / "results" / "mine.json").read_text())["entries"]
     assert main(line) == 0
     assert len(json.loads((tmp_path / "results" / "mine.json").read_text())["entries"]) == 2
+    rest = [str(path), "--runs", str(tmp_path / "elsewhere"), "--save", str(tmp_path / "two.json"), "--seeds", "2"]
+    assert main(rest) == 0
+    both = ["--seeds", "0,1,2", "--add", str(tmp_path / "results" / "mine.json"), "--add", str(tmp_path / "two.json")]
+    assert main([str(path), "--runs", str(tmp_path / "none"), "--minutes", "1e-9", *both]) == 0
     told = capsys.readouterr().out
     assert "1/2 tin100-mlp-8-CCE" in told
     assert "# Mine" in told

@@ -57,7 +57,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", help="as in 0,1,2; by default the experiment's own")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders lie")
     parser.add_argument("--save", type=Path, help="a .json file, or a folder for one file an experiment; added to")
-    parser.add_argument("--add", type=Path, nargs="*", default=[], help="files saved elsewhere that count as measured")
+    parser.add_argument(
+        "--add", type=Path, nargs="*", action="extend", default=[], help="files saved elsewhere that count as measured"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--minutes", type=float, help="stop cleanly after this time")
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ...")
