@@ -63,7 +63,7 @@ def test_early_stopping(table: Callable[..., Saved]) -> None:
     falling = steady | {("DM(1)", "DM(1, 16)", 0.2): {"final": 0.70, "best": 0.8}}
     verdict, seen = judge("stopping", table("a", falling))
     assert verdict == "does not hold"
-    assert "most: 10.0 (a, r = 0.2, DM(1))" in seen
+    assert "most: 10.00 (a, r = 0.2, DM(1))" in seen
 
 
 def test_intact_tracks_test(table: Callable[..., Saved]) -> None:
@@ -116,7 +116,7 @@ def test_cce_and_dm_among_the_others(table: Callable[..., Saved]) -> None:
     assert judge("cce", at(0.79, 0.9))[0] == "holds"
     assert judge("cce", at(0.75, 0.9)) == (
         "does not hold",
-        "within 2 points in 0 of 1 columns; most: 5.0 (a, r = 0.4)",
+        "within 2 points in 0 of 1 columns; most: 5.00 (a, r = 0.4)",
     )
     assert judge("cce", at(0.79, 0.9, rate=0))[0] == "not measured"
     assert judge("dm", at(0.79, 0.9)) == ("holds", "best in 1 of 1 columns")

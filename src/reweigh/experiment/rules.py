@@ -67,7 +67,7 @@ def stopping_unnecessary(results: Results) -> Found | None:
         return None
     drop, where = max(drops.values())
     within = sum(each <= LET_GO for each, _ in drops.values())
-    return Found(drop <= LET_GO, f"within {LET_GO:g} point in {within} of {len(drops)}; most: {drop:.1f} ({where})")
+    return Found(drop <= LET_GO, f"within {LET_GO:g} point in {within} of {len(drops)}; most: {drop:.2f} ({where})")
 
 
 def intact_tracks_test(results: Results) -> Found | None:
@@ -118,7 +118,7 @@ def cce_competitive(results: Results) -> Found | None:
         return None
     most, where = max(behind)
     near = sum(each <= NEAR for each, _ in behind)
-    return Found(most <= NEAR, f"within {NEAR:g} points in {near} of {len(behind)} columns; most: {most:.1f} ({where})")
+    return Found(most <= NEAR, f"within {NEAR:g} points in {near} of {len(behind)} columns; most: {most:.2f} ({where})")
 
 
 def dm_best(results: Results) -> Found | None:
