@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from reweigh.data import folder
@@ -55,6 +57,69 @@ def test_a_class_may_be_called_train(tmp_path, paint) -> None:
         for i in range(5):
             paint(tmp_path / kind / f"{i}.png")
     assert folder.load(tmp_path).class_names == ("bus", "train")
+
+
+@pytest.mark.parametrize(("train", "test"), [("Train", "Test"), ("TRAIN", "val"), ("train", "valid")])
+def test_parts_by_other_names(tmp_path, paint, train, test) -> None:
+    for part in (train, test):
+        for name in ("a", "b"):
+            paint(tmp_path / part / name / "x.jpg")
+    data = folder.load(tmp_path)
+    assert (data.class_names, data.holdout) == (("a", "b"), "test")
+    assert data.test.inputs.names == (f"{test}/a/x.jpg", f"{test}/b/x.jpg")
+
+
+def test_a_folder_beside_train_that_is_no_test_folder(tmp_path, paint) -> None:
+    for name in ("train/a", "train/b", "holdout/a"):
+        paint(tmp_path / name / "x.jpg")
+    with pytest.raises(DataError, match=r"beside it lies holdout; expected a test folder \(test, val, valid"):
+        folder.load(tmp_path)
+    paint(tmp_path / "test" / "a" / "x.jpg")
+    assert len(folder.load(tmp_path).test) == 1
+
+
+def test_linked_folders_are_read_once(flat, tmp_path, paint) -> None:
+    paint(tmp_path / "elsewhere" / "more" / "9.png")
+    (flat / "cat" / "linked").symlink_to(tmp_path / "elsewhere")
+    data = folder.load(flat)
+    assert len(data.train) + len(data.test) == 11
+    assert "cat/linked/more/9.png" in (*data.train.inputs.names, *data.test.inputs.names)
+    (tmp_path / "elsewhere" / "more" / "back").symlink_to(flat / "cat")
+    with pytest.raises(DataError, match=r"cat/linked/more/back: the same folder as .*pets/cat, by a link"):
+        folder.load(flat)
+
+
+def test_a_link_to_a_class_that_is_gone(flat, tmp_path) -> None:
+    (flat / "bird").symlink_to(tmp_path / "gone")
+    with pytest.raises(DataError, match="pets/bird: a link to what is not there"):
+        folder.load(flat)
+
+
+@pytest.mark.parametrize("place", ["cat/closed", "cat", ""])
+def test_a_folder_that_cannot_be_read(flat, monkeypatch, place) -> None:
+    (flat / "cat" / "closed").mkdir()
+    closed, scandir = str(flat / place), os.scandir
+
+    def refusing(path="."):
+        if os.fspath(path) == closed:  # a right taken away would not keep an administrator out
+            raise PermissionError(13, "Permission denied", closed)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(DataError, match=f"{closed}: the folder cannot be read: Permission denied"):
+        folder.load(flat)
+
+
+def test_names_that_are_not_utf_8(flat) -> None:
+    """File names are read as they are; class names are written into every record, and so refused."""
+    try:
+        (flat / "cat" / "0.png").rename(flat / "cat" / os.fsdecode(b"\xe9.png"))
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    assert len(folder.load(flat).hash) == 64
+    (flat / "dog").rename(flat / os.fsdecode(b"d\xe9g"))
+    with pytest.raises(DataError, match=r"class name 'd\\udce9g' is not UTF-8"):
+        folder.load(flat)
 
 
 def test_all_unreadable_images_are_reported_at_once(flat) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reweigh.data.dataset import Dataset, Part
 from reweigh.errors import DataError
-from reweigh.run.material import gather
+from reweigh.run.material import gather, readable
 from reweigh.spec import Run
 
 DIGITS = Run(data="digits", net="mlp-32", weighting="CCE", iterations=20, batch_size=50, device="cpu")
@@ -49,3 +50,10 @@ def test_what_given_refuses(corrected: Path) -> None:
     np.save(corrected, np.zeros(7, np.int64))
     with pytest.raises(DataError, match="7 labels; expected 1200"):
         gather(replace(DIGITS, noise=f"given({str(corrected)!r}, truth=False)"))
+
+
+def test_pictures_become_vectors_also_where_none_are_for_testing() -> None:
+    pictures = np.zeros((4, 3, 2, 3), np.uint8)
+    parts = Part(pictures, np.array([0, 1, 0, 1])), Part(pictures[:0], np.zeros(0, np.int64))
+    read = readable(Dataset("frames", *parts, ("a", "b")), DIGITS)
+    assert (read.train.shape, read.test.shape) == ((18,), (18,))

@@ -147,6 +147,9 @@ class Dataset:
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise DataError(f"{self.name}: class name {twice!r} occurs more than once")
+        for name in names:
+            if not _is_text(name):
+                raise DataError(f"{self.name}: class name {name!r} is not UTF-8, as records and tables are; rename it")
         if self.holdout not in (TEST, NOISY_HOLDOUT):
             raise ValueError(f"holdout must be {TEST!r} or {NOISY_HOLDOUT!r}, not {self.holdout!r}")
         if self.groups is not None and (len(self.groups) != len(names) or min(self.groups) < 0):
@@ -190,6 +193,15 @@ class Dataset:
         whole = hashlib.sha256(self.train.digest() + self.test.digest())
         whole.update("\n".join(self.class_names).encode())
         return whole.hexdigest()
+
+
+def _is_text(name: str) -> bool:
+    """Whether UTF-8 has it: a name that a file system gives may hold bytes of another encoding."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -12,7 +12,7 @@ from reweigh.data.source.images import MAX_PIXELS, SUFFIXES, Files
 from reweigh.data.split import assemble
 from reweigh.errors import DataError
 
-TEST_FOLDERS = ("test", "val", "validation")
+TEST_FOLDERS = ("test", "val", "valid", "validation")
 
 
 def load(
@@ -24,11 +24,13 @@ def load(
 ) -> Dataset:
     """The images below `root`, with the sorted names of their folders as classes.
 
-    Layouts: `root/train/<class>/*` beside `root/test/<class>/*` (or `val`, `validation`), or `root/<class>/*`.
-    Where there is no test folder, a seeded stratified fifth becomes the noisy hold-out. Subfolders of a class
-    belong to it. Names that begin with a dot are passed over; every other file must be an image: those that
-    cannot be decoded are reported all at once, and nothing is loaded. Refused as well: fewer than two classes, a
-    class without a file, a test class that is not a training class.
+    Layouts: `root/train/<class>/*` beside `root/test/<class>/*` (or `val`, `valid`, `validation`, of which the first is
+    read), or `root/<class>/*`; `Train` and `TEST` do as well. Where there is no test folder, a seeded stratified fifth
+    becomes the noisy hold-out. Subfolders of a class belong to it, also those that are links. Names that begin with a
+    dot are passed over; every other file must be an image: those that cannot be decoded are reported all at once, and
+    nothing is loaded. Refused as well: fewer than two classes, a class without a file, a test class that is not a
+    training class, a folder that cannot be read, and `train` with classes beside other folders of which none is a test
+    folder.
 
     Args:
         root: the folder.
@@ -64,14 +66,28 @@ def load(
 
 def _layout(root: Path) -> tuple[Path, Path | None]:
     """(training folder, test folder or None); a folder `train` that holds no folders is a class of that name."""
-    train = root / "train"
-    if not train.is_dir() or not _subfolders(train):
+    found = {name.lower(): name for name in _subfolders(root)}
+    if "train" not in found or not _subfolders(root / found["train"]):
         return root, None
-    return train, next((root / name for name in TEST_FOLDERS if (root / name).is_dir()), None)
+    train, test = found.pop("train"), next((found[name] for name in TEST_FOLDERS if name in found), None)
+    if test is None and found:
+        raise DataError(
+            f"{root}: {train} holds classes, and beside it lies {', '.join(found.values())}; expected a test folder "
+            f"({', '.join(TEST_FOLDERS)}) or nothing; a name that begins with a dot is passed over"
+        )
+    return root / train, None if test is None else root / test
 
 
 def _subfolders(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    try:
+        with os.scandir(folder) as listed:
+            entries = [entry for entry in listed if not entry.name.startswith(".")]
+    except OSError as error:
+        raise _unreadable(error) from error
+    for entry in entries:
+        if not Path(entry).exists():
+            raise DataError(f"{entry.path}: a link to what is not there")
+    return sorted(entry.name for entry in entries if entry.is_dir())
 
 
 def _examples(root: Path, folder: Path, classes: list[str]) -> tuple[list[str], list[int]]:
@@ -91,12 +107,24 @@ def _examples(root: Path, folder: Path, classes: list[str]) -> tuple[list[str], 
 
 
 def _files(root: Path, folder: Path) -> list[str]:
-    found = []
-    for place, folders, files in os.walk(folder):
+    found: list[str] = []
+    seen: dict[str, str] = {}  # a link may lead in a circle, or to pictures that are already there
+    for place, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
+        first = seen.setdefault(os.path.realpath(place), place)
+        if first != place:
+            raise DataError(f"{place}: the same folder as {first}, by a link")
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = Path(place).relative_to(root)
         found += [(here / name).as_posix() for name in files if not name.startswith(".")]
     return sorted(found)
+
+
+def _refuse(error: OSError) -> None:
+    raise _unreadable(error) from error
+
+
+def _unreadable(error: OSError) -> DataError:
+    return DataError(f"{error.filename}: the folder cannot be read: {error.strerror}")
 
 
 def _check_endings(root: Path, names: list[str]) -> None:

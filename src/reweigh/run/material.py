@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -169,7 +170,8 @@ def readable(dataset: Dataset, run: Run) -> Dataset:
     flat = run.net == "linear" or run.net.startswith("mlp")
     if dataset.kind == "images":
         if flat:
-            return _with_inputs(dataset, lambda part: _array(part).reshape(len(part), -1).astype(np.float32) / 255)
+            width = math.prod(_array(dataset.train).shape[1:])  # -1 would not do for an empty test part
+            return _with_inputs(dataset, lambda part: _array(part).reshape(len(part), width).astype(np.float32) / 255)
         if (dataset.train.shape or (0,))[-1] == 1:
             return _with_inputs(dataset, lambda part: _array(part).repeat(3, axis=-1))
     if dataset.kind == "files" and flat:
