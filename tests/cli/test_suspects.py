@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from reweigh.suspects import read_csv
 from reweigh.suspects.decisions import Decision, write_decisions
@@ -90,6 +91,26 @@ def test_the_command_that_is_told_can_be_given(
     assert program == "reweigh"
     assert (done := reweigh(*words)).code == 0, done.stderr
     assert len((tmp_path / "corrected" / "changes.csv").read_text().splitlines()) == 2
+
+
+def test_tracklets_by_their_folder(reweigh, tmp_path: Path) -> None:
+    for i in range(16):
+        frame = tmp_path / "videos" / "train" / "ab"[i % 2] / "front" / "1" / f"{i}.png"
+        frame.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 8), (100 * (i % 2), i, 0)).save(frame)
+    data, small = f"tracklets:{tmp_path / 'videos'}", ["--iterations", 4, "--image-size", 8, "--device", "cpu"]
+    ended = reweigh("suspects", data, *small, "--runs", tmp_path / "runs", "--page", tmp_path / "s.html", "--json")
+    assert ended.code == 0, ended.stderr
+    assert {Path(worst["source"]).parents[2].name for worst in ended.json["worst"]} == {"a", "b"}
+
+
+def test_nothing_is_said_of_wrong_labels_where_there_are_none(reweigh, tmp_path: Path) -> None:
+    line = ["suspects", "digits", *SMALL, "--noise", "symmetric", "--rate", "0", "--runs", tmp_path / "runs"]
+    ended = reweigh(*line)
+    assert ended.code == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == "in truth no label is wrong"
+    truth = reweigh(*line, "--json").json["truth"]
+    assert (truth["rate"], truth["auroc"], truth["average_precision"], truth["recall"]) == (0, None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,14 @@ def images(path: Path) -> str:
     return str(path)
 
 
+def videos(path: Path) -> str:
+    for i in range(24):
+        name = path / "train" / ("dark" if i % 2 else "light") / "front" / str(i % 4) / f"{i}.png"
+        name.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 4, 3), 20 if i % 2 else 230, np.uint8)).save(name)
+    return f"tracklets:{path}"
+
+
 def arrays(path: Path) -> str:
     labels = np.arange(100) % 2
     np.savez(path, x=np.column_stack([labels, labels]).astype(np.float32), y=labels)
@@ -167,9 +175,10 @@ def arrays(path: Path) -> str:
         (texts, "t.csv", {"text_column": "review"}),
         (images, "photos", {"image_size": 8, "net": "resnet20"}),
         (images, "photos", {"image_size": 8, "net": "mlp-8"}),
+        (videos, "videos", {"image_size": 8, "net": "resnet20"}),
         (arrays, "t.npz", {}),
     ],
-    ids=["table", "text", "images", "images for an mlp", "arrays"],
+    ids=["table", "text", "images", "images for an mlp", "tracklets", "arrays"],
 )
 def test_any_data_of_a_users(make: Callable[[Path], str], name: str, fields: dict[str, Any], tmp_path: Path) -> None:
     path = make(tmp_path / name)
@@ -183,6 +192,9 @@ def test_any_data_of_a_users(make: Callable[[Path], str], name: str, fields: dic
         if make is images:
             assert Path(source).is_file()
             assert Path(source).parent.name == label
+        elif make is videos:
+            assert Path(source).is_file()
+            assert Path(source).parents[2].name == label
         elif make is texts:
             assert source.startswith("dull film number" if label == "1" else "great film number")
             assert len(source) <= 201

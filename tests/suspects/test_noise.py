@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from reweigh.suspects import estimate_noise
+from reweigh.streams import numpy_generator
+from reweigh.suspects import estimate_noise, noise
 from reweigh.suspects.noise import confident_classes, joint_of, rate_of, transition_of
 
 T3 = np.array([[0.7, 0.3, 0.0], [0.1, 0.8, 0.1], [0.2, 0.0, 0.8]])
@@ -60,6 +63,34 @@ def test_a_rare_class_of_which_the_model_is_less_sure_is_not_called_noise() -> N
     found = estimate_noise(truth, p)
     assert found.rate == pytest.approx(0, abs=0.01)
     assert found.transition[2, 2] > 0.9
+
+
+@pytest.mark.parametrize("block", [1, 50, 10**6])
+def test_intervals_are_the_quantiles_over_all_draws(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, _, p = synthetic(0, T3, n=40, sharp=2.0)
+    rng, matrices = numpy_generator(5, "bootstrap"), []
+    for _ in range(20):
+        again = rng.integers(0, 40, size=(40,))
+        matrices.append(transition_of(joint_of(given[again], confident_classes(given[again], p[again]), 3)))
+    monkeypatch.setattr(noise, "BLOCK", block)
+    found = estimate_noise(given, p, seed=5, bootstrap=20)
+    low, high = np.quantile(matrices, [0.025, 0.975], axis=0)
+    np.testing.assert_allclose(found.transition_low, low, rtol=1e-12)
+    np.testing.assert_allclose(found.transition_high, high, rtol=1e-12)
+
+
+def test_many_classes_take_memory_for_the_mistakes_that_are_made() -> None:
+    truth = np.arange(2000) % 500
+    given = np.where(np.arange(2000) % 7 == 0, (truth + 1) % 500, truth)
+    p = np.where(np.arange(500) == truth[:, None], 0.9, 0.1 / 499)
+    tracemalloc.start()
+    try:
+        found = estimate_noise(given, p)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.rate == pytest.approx((given != truth).mean(), abs=0.05)
+    assert peak < 100 * 500**2 * 8 / 4, "a matrix of numbers for each of 100 draws"
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:

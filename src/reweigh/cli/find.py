@@ -31,11 +31,11 @@ def find_run_or_data(source: str, root: Path, fields: Mapping[str, Any], anyway:
 
     Fields are for data; a run that is there takes only those named in `anyway`.
     """
-    from reweigh.data.registry import NAMES
+    from reweigh.data.registry import NAMES, with_root
     from reweigh.suspects import default_run
 
     is_run = any((folder / "run.json").is_file() for folder in (Path(source), root / source))
-    if not is_run and (source in NAMES or Path(source).exists()):
+    if not is_run and (with_root(source)[0] in NAMES or Path(source).exists()):
         try:
             return default_run(source, dict(fields))
         except TypeError as error:  # a value of the wrong type is a wrong value, on a command line
@@ -55,7 +55,9 @@ def find_model(name: str, root: Path) -> Path:
     folder = Path(name)
     if (folder / "model.json").is_file():
         return folder
-    model = find_run(name, root) / "model"
-    if not (model / "model.json").is_file():
-        raise DataError(f"{model.parent}: has no model yet; finish it with reweigh resume {model.parent}")
-    return model
+    run = find_run(name, root)
+    if (run / "model" / "model.json").is_file():
+        return run / "model"
+    if (run / "result.json").is_file():
+        raise DataError(f"{run}: is finished, but its model is gone; remove the run and train it again")
+    raise DataError(f"{run}: has no model yet; finish it with reweigh resume {run}")

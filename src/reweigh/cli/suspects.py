@@ -151,12 +151,25 @@ def _show(found: Found, folder: Path) -> None:
         if noise.rate > 0.5:
             print("more than half: a model that has learnt little says so of good labels, too; see how it tests")
     if found.clean is not None:
-        truth = _against_truth(found)
-        print(
-            f"in truth {truth['rate']:.1%} are wrong: AUROC {truth['auroc']:.4f}, average precision "
-            f"{truth['average_precision']:.4f}; of those called wrong {truth['precision']:.1%} are, which is "
-            f"{truth['recall']:.1%} of all wrong ones"
-        )
+        print(_in_truth(_against_truth(found), bool(suspects.issue.any())))
+
+
+def _in_truth(truth: dict[str, float], any_issue: bool) -> str:
+    """What `_against_truth` found, in a sentence without what cannot be told.
+
+    >>> _in_truth({"rate": 0.0, "auroc": float("nan")}, True)
+    'in truth no label is wrong'
+    """
+    if truth["rate"] == 0:
+        return "in truth no label is wrong"
+    told = f"in truth {truth['rate']:.1%} are wrong"
+    if truth["rate"] < 1:
+        told += f": AUROC {truth['auroc']:.4f}, average precision {truth['average_precision']:.4f}"
+    if not any_issue:
+        return f"{told}; none of them is called wrong"
+    return (
+        f"{told}; of those called wrong {truth['precision']:.1%} are, which is {truth['recall']:.1%} of all wrong ones"
+    )
 
 
 def _short(source: str) -> str:

@@ -11,7 +11,7 @@ Thresholds by class make it indifferent to a model that is less sure of some cla
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,10 @@ from reweigh.streams import numpy_generator
 from reweigh.suspects.table import NoiseEstimate
 
 Joint = NDArray[np.float64]
+Cells = tuple[NDArray[np.int64], NDArray[np.float64]]  # of a flat matrix, those other than 0 in order, and their values
 LEVEL = 0.95
+BLOCK = 2**22  # numbers of which quantiles are taken at once
+_ENDS = (1 - LEVEL) / 2, (1 + LEVEL) / 2
 _SLACK = 1e-6  # a model that is always sure reaches its own mean, whatever the rounding
 
 
@@ -94,16 +97,39 @@ def estimate_noise(
     order = np.lexsort((-reached, pred_probs[example, reached], example))
     example, reached = example[order], reached[order]
     p = pred_probs[example, reached]
-    rates, matrices = np.empty(bootstrap), np.empty((bootstrap, num_classes, num_classes))
+    rates = np.empty(bootstrap)
+    matrices: list[Cells] = []
     for b, again in enumerate(draws()):
         sure, classes = p >= thresholds[b][reached], np.full(n, -1)
         classes[example[sure]] = reached[sure]
         drawn = joint_of(labels[again], classes[again], num_classes)
-        rates[b], matrices[b] = rate_of(drawn), transition_of(drawn)
-    ends = (1 - LEVEL) / 2, (1 + LEVEL) / 2
-    low, high = np.quantile(rates, ends)
-    matrix_low, matrix_high = np.quantile(matrices, ends, axis=0)
-    return NoiseEstimate(rate_of(joint), float(low), float(high), transition_of(joint), matrix_low, matrix_high)
+        rates[b], matrix = rate_of(drawn), transition_of(drawn).reshape(-1)
+        cells = np.flatnonzero(matrix)
+        matrices.append((cells, matrix[cells]))
+    low, high = np.quantile(rates, _ENDS)
+    return NoiseEstimate(
+        rate_of(joint), float(low), float(high), transition_of(joint), *_interval(matrices, num_classes)
+    )
+
+
+def _interval(matrices: Sequence[Cells], num_classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(C, C) lower and upper end of every cell over the matrices.
+
+    Of the C^2 mistakes few are ever made, while a whole matrix for each draw would fill the memory.
+    """
+    low, high, made = np.zeros(num_classes**2), np.zeros(num_classes**2), np.zeros(num_classes**2, bool)
+    for cells, _ in matrices:
+        made[cells] = True
+    every = np.flatnonzero(made)
+    width = max(1, BLOCK // len(matrices))
+    for start in range(0, len(every), width):
+        some = every[start : start + width]
+        values = np.zeros((len(matrices), len(some)))
+        for row, (cells, found) in zip(values, matrices, strict=True):
+            here = slice(*np.searchsorted(cells, (some[0], some[-1] + 1)))
+            row[np.searchsorted(some, cells[here])] = found[here]
+        low[some], high[some] = np.quantile(values, _ENDS, axis=0)
+    return low.reshape(num_classes, -1), high.reshape(num_classes, -1)
 
 
 def rate_of(joint: Joint) -> float:

@@ -28,8 +28,7 @@ def sources_of(run: Run, material: Material) -> tuple[str, ...]:
     they have in the file; anything else by the row, counted from 0, of the array or the data set's training part.
     """
     rows = cast("NDArray[np.int64]", material.rows)
-    is_folder = run.data not in NAMES and Path(run.data).is_dir()
-    dataset = load(replace(run, image_size=None)) if is_folder else load(run)
+    dataset = load(replace(run, image_size=None))  # at a size, pictures are an array that has no names
     inputs = dataset.train.inputs
     if isinstance(inputs, Files):
         return tuple(_printable(str(inputs.root / inputs.names[i])) for i in rows.tolist())
