@@ -26,6 +26,22 @@ def test_list_names_every_licence(reweigh, tmp_path: Path) -> None:
     assert states["digits"] == "built in"
 
 
+@pytest.mark.parametrize(
+    ("there", "root", "name"),
+    [
+        ("cifar-10-batches-bin", "", "cifar10"),
+        ("cifar-100-binary", "", "vehicles10"),
+        ("mini_mars", "", "mars"),
+        ("aclImdb", "aclImdb", "imdb"),
+    ],
+)
+def test_list_knows_what_the_loaders_read(reweigh, tmp_path: Path, there: str, root: str, name: str) -> None:
+    (tmp_path / there).mkdir()
+    listed = reweigh("data", "list", "--root", tmp_path / root, "--json").json
+    states = {entry["name"]: entry["state"] for entry in listed["data"]}
+    assert states[name] == "there"
+
+
 def test_get_what_is_there(reweigh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert reweigh("data", "get", "digits", "--json").json["paths"] == []
     (tmp_path / "aclImdb").mkdir()

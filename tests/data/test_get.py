@@ -77,6 +77,15 @@ def test_what_is_there_needs_nothing(tmp_path) -> None:
     assert get.get("digits", tmp_path) == ()
 
 
+@pytest.mark.usefixtures("offline")
+def test_the_binary_version_is_no_substitute_for_the_download(tmp_path) -> None:
+    """CIFAR-N's labels fit the python version alone."""
+    (tmp_path / "cifar-10-batches-bin").mkdir()
+    assert get.SOURCES["cifar10"].is_in(tmp_path)
+    with pytest.raises(DataError, match="network is unreachable"):
+        get.get("cifar10", tmp_path)
+
+
 def test_unknown_names(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"not 'cifar1O' \(did you mean 'cifar10'\?\)"):
         get.get("cifar1O", tmp_path)

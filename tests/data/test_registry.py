@@ -78,11 +78,18 @@ def test_missing_files(spec, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "options"),
-    [("cifar10", {"size": (4, 4)}), ("a.npz", {"label": "x"}), ("a.csv", {"size": (4, 4)}), (".", {"text": "x"})],
+    ("spec", "options", "told"),
+    [
+        ("cifar10", {"size": (4, 4)}, r"size \(image_size of a run\)"),
+        ("a.npz", {"label": "x"}, r"label \(label_column of a run\)"),
+        ("a.npz", {"features": ["x"]}, "features"),
+        ("a.csv", {"size": (4, 4)}, r"size \(image_size of a run\)"),
+        (".", {"text": "x"}, r"text \(text_column of a run\)"),
+        (".", {"test": "x"}, r"test \(test_data of a run\)"),
+    ],
 )
-def test_options_that_do_not_apply_are_refused(spec, options, tmp_path) -> None:
-    with pytest.raises(ValueError, match="does not apply"):
+def test_options_that_do_not_apply_are_refused_by_both_names(spec, options, told, tmp_path) -> None:
+    with pytest.raises(ValueError, match=f"^{told} does not apply to {spec}"):
         registry.load(spec, tmp_path, **options)
 
 

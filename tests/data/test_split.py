@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reweigh.data import Part
+from reweigh.data import Part, table
 from reweigh.data.split import assemble, stratified_split, validation_split
 from reweigh.errors import DataError
 
@@ -70,3 +70,10 @@ def test_data_without_a_test_part_get_a_noisy_holdout() -> None:
 def test_too_few_examples_to_hold_out_are_refused() -> None:
     with pytest.raises(DataError, match="too few"):
         assemble("mine", Part(("a", "b"), np.array([0, 1])), None, ("x", "y"))
+
+
+def test_labels_that_are_no_classes_are_refused(tmp_path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("rooms,label\n" + "".join(f"{k},{100 * k + 0.5}\n" for k in range(50)))
+    with pytest.raises(DataError, match=r"prices\.csv: no two of the 50 labels are equal; expected classes"):
+        table.load(path)

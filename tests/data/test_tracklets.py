@@ -76,7 +76,7 @@ def test_training_frames_through_the_registry(source: Path) -> None:
     small = registry.load("tracklets", source, size=(4, 2))
     assert small.kind == "images"
     assert (small.train.shape, small.test.shape) == ((4, 2, 3), (4, 2, 3))
-    with pytest.raises(ValueError, match="size does not apply to digits"):
+    with pytest.raises(ValueError, match=r"size \(image_size of a run\) does not apply to digits"):
         registry.load("digits", size=(4, 4))
 
 
@@ -105,6 +105,17 @@ def test_numbers_stay_numbers(folder: Path) -> None:
     (folder / "train" / "12").rename(folder / "train" / "7")
     with pytest.raises(DataError, match="two names of a person are the same number: 0007, 30, 7"):
         tracklets.read_index(folder)
+
+
+def test_numbers_too_large_for_an_id_are_names(folder: Path) -> None:
+    huge = "9" * 30
+    (folder / "train" / "alice").rename(folder / "train" / "1")
+    (folder / "train" / "bob").rename(folder / "train" / huge)
+    for part in ("query", "gallery"):
+        (folder / part / "carol").rename(folder / part / "30")
+    index = tracklets.read_index(folder)
+    assert index.train.persons.tolist() == [1, 1, 3]
+    assert index.test.persons.tolist() == [2, 2, 2, 0, -1]
 
 
 def test_an_index_by_the_name_of_its_data(folder: Path) -> None:

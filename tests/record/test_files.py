@@ -40,6 +40,14 @@ def test_replacing_is_whole(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["a.json"]
 
 
+@pytest.mark.parametrize("content", ["{", '{"a": ' * 100_000, "\x00"])
+def test_what_is_not_json_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"a\.json: not JSON"):
+        read_json(path)
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
 def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     path = tmp_path / "a.json"

@@ -94,7 +94,11 @@ def test_every_torn_end_is_left_out_and_cut(
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("tail", [b"\0\0\0\n", b'{"step": 5}\n', b"{}\n", b"[1]\n", b'{"step": "x"}\n', b"\xff\n"])
+@pytest.mark.parametrize(
+    "tail",
+    [b"\0\0\0\n", b'{"step": 5}\n', b"{}\n", b"[1]\n", b'{"step": "x"}\n', b"\xff\n", b"[" * 100_000 + b"\n"],
+    ids=["zeros", "step falls", "no step", "list", "no number", "no UTF-8", "too deep"],
+)
 def test_a_spoilt_last_line_counts_as_torn(tmp_path: Path, make_run: MakeRun, tail: bytes) -> None:
     folder = make_run(tmp_path / "a", done=False)
     with (folder / "rows.jsonl").open("ab") as file:

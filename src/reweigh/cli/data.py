@@ -32,10 +32,9 @@ def list_command(root: Root = None, as_json: Json = False) -> None:
     folder = _folder(root)
     rows = []
     for name, source in SOURCES.items():
-        places = [folder / given for given in source.gives] if folder is not None else []
         if not source.gives:
             state = "built in"
-        elif places and all(place.exists() for place in places):
+        elif folder is not None and source.is_in(folder):
             state = "there"
         else:
             state = "get" if source.files else "by hand"

@@ -26,12 +26,19 @@ class Source:
         gives: what lies in the data folder afterwards; where all of it is there already nothing is fetched.
         licence: the terms, in a sentence.
         by_hand: for a data set without an address: what its user has to do.
+        also: what its loader reads instead, where that lies there.
     """
 
     files: Mapping[str, Remote]
     gives: tuple[str, ...]
     licence: str
     by_hand: str = ""
+    also: tuple[str, ...] = ()
+
+    def is_in(self, root: Path) -> bool:
+        """Whether the loader finds the data set in the data folder, or the folder is the data set itself."""
+        whole = all((root / name).exists() for name in self.gives)
+        return whole or any((root / name).exists() for name in self.also) or root.name in (*self.gives, *self.also)
 
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
@@ -45,11 +52,16 @@ _IMDB = Remote(
     "7c2ac02c03563afcf9b574c7e56c153a",
 )
 _KRIZHEVSKY = "No licence is stated; cite Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009."
+_CIFAR100_SOURCE = Source(
+    {"cifar-100-python.tar.gz": _CIFAR100}, ("cifar-100-python",), _KRIZHEVSKY, also=("cifar-100-binary",)
+)
 
 SOURCES: Mapping[str, Source] = {
-    "cifar10": Source({"cifar-10-python.tar.gz": _CIFAR10}, ("cifar-10-batches-py",), _KRIZHEVSKY),
-    "cifar100": Source({"cifar-100-python.tar.gz": _CIFAR100}, ("cifar-100-python",), _KRIZHEVSKY),
-    "vehicles10": Source({"cifar-100-python.tar.gz": _CIFAR100}, ("cifar-100-python",), _KRIZHEVSKY),
+    "cifar10": Source(
+        {"cifar-10-python.tar.gz": _CIFAR10}, ("cifar-10-batches-py",), _KRIZHEVSKY, also=("cifar-10-batches-bin",)
+    ),
+    "cifar100": _CIFAR100_SOURCE,
+    "vehicles10": _CIFAR100_SOURCE,
     "cifar-n": Source(
         {name: Remote(f"{_CIFAR_N}/{name}") for name in ("CIFAR-10_human.pt", "CIFAR-100_human.pt")},
         ("CIFAR-10_human.pt", "CIFAR-100_human.pt"),
@@ -73,6 +85,7 @@ SOURCES: Mapping[str, Source] = {
         "See the authors' page; cite Zheng et al., MARS, ECCV 2016.",
         "Download bbox_train.zip and bbox_test.zip from the page of MARS (zheng-lab.cecs.anu.edu.au/Project/"
         "project_mars.html) and info/ from github.com/liangzheng06/MARS-evaluation, then unpack them",
+        also=("mars", "mini_mars"),
     ),
     "tin100": Source(
         {},

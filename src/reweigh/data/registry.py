@@ -82,9 +82,11 @@ def load(
 
 
 def _refuse_options(spec: str, options: dict[str, object]) -> None:
+    in_a_run = {"label": "label_column", "text": "text_column", "test": "test_data", "size": "image_size"}
     for option, value in options.items():
         if value is not None:
-            raise ValueError(f"{option} does not apply to {spec}")
+            other = f" ({in_a_run[option]} of a run)" if option in in_a_run else ""
+            raise ValueError(f"{option}{other} does not apply to {spec}")
 
 
 def with_root(spec: str, root: str | os.PathLike[str] | None = None) -> tuple[str, str | os.PathLike[str] | None]:

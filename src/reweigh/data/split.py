@@ -44,6 +44,8 @@ def noisy_holdout(name: str, labels: Labels, seed: int = 0) -> tuple[Indices, In
     """The split of a user's data that has no test part: 80 % for training, 20 % as the *noisy hold-out*."""
     train, held = stratified_split(labels, seed=seed)
     if not len(held):
+        if len(labels) > 2 and len(np.unique(labels)) == len(labels):  # a column of measurements, say
+            raise DataError(f"{name}: no two of the {len(labels)} labels are equal; expected classes")
         raise DataError(f"{name}: {len(labels)} examples are too few to hold any out; add some, or a test part")
     return train, held
 

@@ -165,13 +165,13 @@ def _rows(path: Path) -> list[Track]:
 
 
 def _numbered(names: Collection[str], what: str) -> dict[str, int]:
-    """Name -> id, from 1: the number it is, where all are whole numbers, else its place among the sorted names.
+    """Name -> id, from 1: the number it is, where all are whole numbers below 10^18, else its place among the names.
 
     >>> _numbered({"7", "12"}, "person"), _numbered({"bob", "7"}, "person")
     ({'12': 12, '7': 7}, {'7': 1, 'bob': 2})
     """
     ordered = sorted(names)
-    if not all(name.isascii() and name.isdecimal() and int(name) > 0 for name in ordered):
+    if not all(name.isascii() and name.isdecimal() and len(name) <= 18 and int(name) > 0 for name in ordered):
         return {name: number for number, name in enumerate(ordered, start=1)}
     numbers = {name: int(name) for name in ordered}
     if len(set(numbers.values())) != len(numbers):

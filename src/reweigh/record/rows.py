@@ -66,7 +66,7 @@ def scan_rows(path: Path) -> Rows:
             row = json.loads(line)
             step = row["step"]
             good = isinstance(step, int) and (not found.rows or step > found.rows[-1]["step"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             good = False
         if not good:
             if number == len(lines):  # blocks of one write may reach the disk out of order
