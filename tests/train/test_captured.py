@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from reweigh.record import read_header
 from reweigh.run import Interrupted, Speed, Update, execute
 from reweigh.run.parts import criterion_of
 from reweigh.spec import Run
-from reweigh.train.captured import Captured, fastest, looking, on_stream
+from reweigh.train.captured import Captured, compile_net, fastest, looking, on_stream
 from reweigh.train.convolution import use_small_convolutions
 from reweigh.train.evaluate import look
 from reweigh.train.loop import Eager
@@ -270,3 +271,18 @@ def test_an_optimiser_keeps_how_it_computes_when_restored() -> None:
     assert (group["lr"], group["fused"]) == (0.025, None)
     prepare(optimiser, 0.05, 0)
     assert group["lr"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, "own"), ("/tmp/torchinductor_somebody", "own"), ("/data/cache", "/data/cache")],
+    ids=["nothing", "torch's own", "the user's"],
+)
+def test_what_was_compiled_outlasts_temporary_files(
+    before: str | None, after: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    monkeypatch.setenv(name, before or "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compile_net(nn.Linear(2, 2))
+    assert os.environ[name] == (str(tmp_path / "reweigh" / "compiled") if after == "own" else after)

@@ -123,7 +123,9 @@ def give_velocities(optimiser: torch.optim.Optimizer) -> None:
 def compile_net(net: nn.Module) -> None:
     """Compile a net in place, for training, keeping what was compiled for the next run."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "reweigh" / "compiled"
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    chosen = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
+    if not chosen or Path(chosen).name.startswith("torchinductor_"):  # torch's own choice, made as it was imported:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)  # among temporary files, which a restart removes
     # precision is the run's choice, and compiling need not advise against it at every start
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
     net.compile(dynamic=False)
