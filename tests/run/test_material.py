@@ -57,3 +57,8 @@ def test_pictures_become_vectors_also_where_none_are_for_testing() -> None:
     parts = Part(pictures, np.array([0, 1, 0, 1])), Part(pictures[:0], np.zeros(0, np.int64))
     read = readable(Dataset("frames", *parts, ("a", "b")), DIGITS)
     assert (read.train.shape, read.test.shape) == ((18,), (18,))
+
+
+def test_a_validation_part_without_examples_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"validation is 0\.0001, which is none of 1200 examples"):
+        gather(replace(DIGITS, validation=0.0001))

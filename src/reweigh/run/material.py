@@ -86,6 +86,8 @@ def gather(run: Run) -> Material:
             kept, held = validation_split(part.labels, run.validation, run.seed)
         else:
             kept, held = fold_split(part.labels, run.fold, run.seed)
+        if not len(held):
+            raise ValueError(f"validation is {run.validation:g}, which is none of {len(part)} examples; hold more out")
         validation = part.take(held)
         if run.fold is None and run.validation_labels == "clean":
             validation = replace(validation, labels=clean[held])

@@ -248,8 +248,11 @@ def _check_together(run: Run) -> None:
     taught = [name for name in ("weighting", "loss", "method") if getattr(run, name) is not None]
     if len(taught) != 1:
         raise ValueError(f"a run has exactly one of weighting, loss and method, not {' and '.join(taught) or 'none'}")
-    rateless = run.noise is None or parse(run.noise).name in ("given", "transition", "cifar_n")
-    if rateless != (run.rate is None):
+    kind = None if run.noise is None else parse(run.noise).name
+    rateless = kind in (None, "given", "transition", "cifar_n")
+    if run.rate is None and not rateless:
+        raise ValueError(f"noise is {run.noise} without a rate; give one, from 0 to 1")
+    if rateless and run.rate is not None:
         what = "no noise" if run.noise is None else f"noise={run.noise}"
         raise ValueError(f"rate is {run.rate} with {what}; a rate goes with a kind of noise that has one")
     if run.fold is not None and run.validation > 0:
@@ -261,13 +264,12 @@ def _check_together(run: Run) -> None:
         )
     velocity = run.optimiser in ("momentum", "nesterov")
     adam = run.optimiser.startswith("adam")
-    symmetric = run.noise is not None and parse(run.noise).name == "symmetric"
     useless = {
         "init_hash": run.init_file is None,
         "normalise": run.weighting is None,
         "taper": run.weighting is None,
-        "include_true": not symmetric,
-        "noise_count": rateless,
+        "include_true": kind != "symmetric",
+        "noise_count": rateless or kind in ("sl_block_pair", "instance_dependent"),
         "noise_seed": run.noise is None,
         "validation_labels": run.validation == 0,
         "classes_per_batch": run.sampler != "balanced",
