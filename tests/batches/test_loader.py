@@ -79,6 +79,9 @@ def test_evaluation_crops_the_middle_of_everything_once() -> None:
     assert torch.cat([batch.target for batch in batches]).tolist() == LABELS.tolist()
     middle = resized(FILES[5], (18, 16))[3:15, 3:13]
     torch.testing.assert_close(batches[1].inputs[1], normalised(middle), rtol=0, atol=2e-6)
+    (some,) = loader().evaluation(4, rows=torch.tensor([5, 0, 10]))
+    assert some.index.tolist() == [5, 0, 10]
+    assert torch.equal(some.inputs[0], batches[1].inputs[1])
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

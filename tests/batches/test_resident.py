@@ -105,6 +105,11 @@ def test_evaluation_sees_everything_once_and_plain(augmentation: str, batch_size
         middle = IMAGES.transpose(0, 3, 1, 2)
     torch.testing.assert_close(inputs[3], slow(middle[3]), rtol=0, atol=2e-6)
     torch.testing.assert_close(inputs[-1], slow(middle[-1]), rtol=0, atol=2e-6)
+    rows = torch.tensor([N - 1, 0, 3])
+    some = list(part.evaluation(2, rows))
+    assert [batch.index.tolist() for batch in some] == [[N - 1, 0], [3]]
+    assert torch.equal(torch.cat([batch.inputs for batch in some]), inputs[rows])
+    assert torch.equal(torch.cat([batch.target for batch in some]), target[rows])
 
 
 def test_without_statistics_pixels_go_from_0_to_1() -> None:

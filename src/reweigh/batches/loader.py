@@ -104,11 +104,11 @@ class Loader:
         """
         return self._through_workers(self._plans(count(start) if stop is None else range(start, stop)))
 
-    def evaluation(self, batch_size: int = 128) -> Iterator[Batch]:
-        """Every image once, in order, cropped in the middle; the last batch may be shorter."""
+    def evaluation(self, batch_size: int = 128, rows: Tensor | None = None) -> Iterator[Batch]:
+        """Every image once, in order, cropped in the middle, or those of `rows`; the last batch may be shorter."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
-        parts = torch.split(torch.arange(len(self)), batch_size)
+        parts = torch.split(torch.arange(len(self)) if rows is None else rows.cpu(), batch_size)
         return self._through_workers(map(self._in_the_middle, parts))
 
     def _in_the_middle(self, index: Tensor) -> Tensor:

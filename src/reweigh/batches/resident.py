@@ -144,16 +144,17 @@ class Resident:
             images = mirror(images, flip)
         return Batch(self._normalised(images), target, index)
 
-    def evaluation(self, batch_size: int = 1024) -> Iterator[Batch]:
-        """Every example once, in order, without augmentation; the last batch may be shorter."""
+    def evaluation(self, batch_size: int = 1024, rows: Tensor | None = None) -> Iterator[Batch]:
+        """Every example once, in order, without augmentation, or those of `rows`; the last batch may be shorter."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
         examples = self._store if self.size is None else centre(self._store, self.size)
-        index = torch.arange(len(self), device=self.device)
-        for i in range(0, len(self), batch_size):
-            part = slice(i, i + batch_size)
+        index = torch.arange(len(self), device=self.device) if rows is None else rows.to(self.device)
+        for i in range(0, len(index), batch_size):
+            here = index[i : i + batch_size]
+            part = slice(i, i + batch_size) if rows is None else here  # a slice copies nothing
             inputs = examples[part] if self.size is None else self._normalised(examples[part])
-            yield Batch(inputs, self.labels[part], index[part])
+            yield Batch(inputs, self.labels[part], here)
 
     def _normalised(self, images: Tensor) -> Tensor:
         return normalise(images, self._scale, self._shift, channels_last=self.channels_last)

@@ -95,15 +95,7 @@ class D2L(Teaching):
         """Up to 1,280 random training inputs in random order, unaugmented."""
         size = len(self.context.labels)
         chosen = torch.randperm(size, generator=generator(self.context.seed, "lid", epoch))[: _BATCHES * _SIZE]
-        place = torch.full((size,), -1, dtype=torch.long)
-        place[chosen] = torch.arange(len(chosen))
-        place = place.to(self.context.device)
-        inputs, places = [], []
-        for batch in self.context.batches.evaluation():
-            position = place[batch.index]
-            inputs.append(batch.inputs[position >= 0])
-            places.append(position[position >= 0])
-        return torch.cat(inputs)[torch.cat(places).argsort()]
+        return torch.cat([batch.inputs for batch in self.context.batches.evaluation(rows=chosen)])
 
 
 def trust(progress: float, dimensions: list[float]) -> float:
