@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reweigh.errors import DataError
 from reweigh.search import plan_search, search
 
 FIELDS: dict[str, Any] = {
@@ -22,7 +23,7 @@ FIELDS: dict[str, Any] = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray warns about what Ray does
@@ -41,3 +42,12 @@ def test_ray_gives_what_processes_give(tmp_path: Path) -> None:
     there = search(plan, tmp_path / "there", on="ray", workers=2, where={"device": "cpu"}, beat=1, grace=30)
     assert there.to_csv() == here.to_csv()
     assert there.finals == here.finals
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("cluster")
+def test_missing_data_are_said(tmp_path: Path) -> None:
+    plan = plan_search({**FIELDS, "data": str(tmp_path / "none.csv")}, "DM(lam={0, 0.5}, beta=2)", seeds=())
+    with pytest.raises(DataError, match=r"none\.csv: no such file"):
+        search(plan, tmp_path, on="ray", workers=2, where={"device": "cpu"}, beat=1, grace=30)

@@ -149,8 +149,7 @@ def _teller(tell: Tell) -> Any:
                 slot.trial.value for slot in found if slot.trial is not None and slot.trial.state.name == "COMPLETE"
             ]
             best = max((score for score in scores if score is not None), default=None)
-            what = "final runs" if stage == "final" else "trials"
-            tell(done, len(found), line=f"{what}, best {number(best)}")
+            tell(done, len(found), line="final runs" if stage == "final" else f"trials, best {number(best)}")
 
     return watch
 
@@ -164,11 +163,13 @@ def report(outcome: Outcome) -> None:
         return
     setting = ", ".join(f"{name} {value}" for name, value in outcome.setting(best).items())
     print(f"best: trial {best.slot}: {setting}: validation accuracy {number(best.score)}")
+    seeds = ", ".join(str(final.seed) for final in outcome.finals)
     if outcome.accuracy is not None:
         mean, deviation = outcome.accuracy
         spread = "" if deviation is None else f" +- {number(deviation)}"
-        seeds = ", ".join(str(final.seed) for final in outcome.finals)
         print(f"on all training data: {outcome.holdout} accuracy {number(mean)}{spread} (final, seeds {seeds})")
+    elif outcome.finals:
+        print(f"on all training data: trained with seeds {seeds}; the data have no test part to judge them by")
 
 
 def trials_table(outcome: Outcome) -> RenderableType:

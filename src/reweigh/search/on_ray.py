@@ -12,12 +12,13 @@ from typing import Any
 
 import optuna
 
-from reweigh.errors import require
+from reweigh.errors import DataError, require
 from reweigh.search.plan import Plan
 from reweigh.search.site import Site
-from reweigh.search.storage import open_storage, quiet
+from reweigh.search.storage import open_storage, quiet, spoken
 from reweigh.search.study import join_study, slots
-from reweigh.search.worker import work
+from reweigh.search.worker import CIRCUMSTANCES, work
+from reweigh.search.workers import ended_early
 
 RETRIES = 10  # of a trial of Tune whose node is lost
 
@@ -48,7 +49,10 @@ def run_on_ray(study: optuna.Study, plan: Plan, site: Site, workers: int) -> Non
             verbose=0,
         ),
     )
-    tuner.fit()
+    told = [result.metrics or {} for result in tuner.fit()]
+    troubles = [metrics for metrics in told if metrics.get("trouble")]
+    if troubles and not all(slot.is_finished for slot in slots(study)):
+        raise ended_early(troubles[-1]["trouble"], bad_data=troubles[-1]["bad_data"])
 
 
 def _words(site: Site) -> dict[str, Any]:
@@ -56,7 +60,10 @@ def _words(site: Site) -> dict[str, Any]:
 
 
 def _one_slot(config: dict[str, Any]) -> None:
-    """What Tune runs: one slot, or none where others have finished them all."""
+    """What Tune runs: one slot, or none where others have finished them all.
+
+    What is in a worker's way is reported, not raised: Tune would try it again ten times.
+    """
     import torch
 
     from reweigh.search.objective import by_execution
@@ -64,7 +71,12 @@ def _one_slot(config: dict[str, Any]) -> None:
     quiet()
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
     site = Site.from_mapping(config["site"])
-    study, plan = join_study(open_storage(site.storage), config["study"])
-    objective = by_execution(site.runs, plan.score)
-    finished = work(study, plan, objective, where=site.where, beat=site.beat, grace=site.grace, most=1)
-    require("ray.tune", extra="ray").report({"finished": finished})
+    told: dict[str, Any] = {"finished": 0, "trouble": "", "bad_data": False}
+    try:
+        with spoken(site.storage):
+            study, plan = join_study(open_storage(site.storage), config["study"])
+            objective = by_execution(site.runs, plan.score)
+            told["finished"] = work(study, plan, objective, where=site.where, beat=site.beat, grace=site.grace, most=1)
+    except CIRCUMSTANCES as error:
+        told |= {"trouble": str(error), "bad_data": isinstance(error, DataError)}
+    require("ray.tune", extra="ray").report(told)

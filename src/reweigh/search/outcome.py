@@ -49,12 +49,12 @@ class Tried:
 
 @dataclass(frozen=True)
 class Final:
-    """The chosen setting on all training data, with one seed."""
+    """The chosen setting on all training data, with one seed; no accuracies where the data have no test part."""
 
     seed: int
     run: str
-    accuracy: float
-    best: float
+    accuracy: float | None
+    best: float | None
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,11 @@ class Outcome:
 
     @property
     def accuracy(self) -> tuple[float, float | None] | None:
-        """Mean and standard deviation of the final accuracies over seeds; no deviation for a single one."""
-        values = [final.accuracy for final in self.finals]
+        """Mean and standard deviation of the final accuracies over seeds; no deviation for a single one.
+
+        None without final runs, or where the data have no test part.
+        """
+        values = [final.accuracy for final in self.finals if final.accuracy is not None]
         if not values:
             return None
         return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
@@ -95,7 +98,7 @@ class Outcome:
 
     def to_mapping(self) -> dict[str, Any]:
         """In values that JSON has."""
-        best, accuracy = self.best, self.accuracy
+        best, (mean, deviation) = self.best, self.accuracy or (None, None)
         return {
             "study": self.name,
             "space": self.plan.space.text,
@@ -104,11 +107,11 @@ class Outcome:
             "trials": [vars(tried) | {"setting": self.setting(tried)} for tried in self.tried],
             "best": None if best is None else vars(best) | {"setting": self.setting(best)},
             "final": None
-            if accuracy is None
+            if not self.finals
             else {
                 "holdout": self.holdout,
-                "mean": accuracy[0],
-                "deviation": accuracy[1],
+                "mean": mean,
+                "deviation": deviation,
                 "seeds": [vars(final) for final in self.finals],
             },
         }
@@ -167,14 +170,8 @@ def _finals(found: Sequence[Slot], root: Path) -> list[Final]:
         if slot.trial is not None and slot.trial.state == TrialState.COMPLETE:
             run = str(slot.trial.user_attrs["run"])
             result = read_result(root / run) or {}
-            finals.append(
-                Final(
-                    int(slot.trial.params["seed"]),
-                    run,
-                    float(result["final"]["test_accuracy"]),
-                    float(result["best"]["test_accuracy"]),
-                )
-            )
+            final, best = ((result.get(which) or {}).get("test_accuracy") for which in ("final", "best"))
+            finals.append(Final(int(slot.trial.params["seed"]), run, final, best))
     return sorted(finals, key=lambda final: final.seed)
 
 

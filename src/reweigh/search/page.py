@@ -65,6 +65,8 @@ def _best(outcome: Outcome, best: Tried) -> str:
             f" Trained on all training data, {len(outcome.finals)} seed(s): "
             f"<strong>{100 * mean:.2f}{spread} %</strong> ({escape(outcome.holdout)}, final checkpoint)."
         )
+    elif outcome.finals:
+        told += f" Trained on all training data, {len(outcome.finals)} seed(s), without a test part to judge by."
     return told + "</p>"
 
 

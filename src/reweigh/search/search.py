@@ -13,8 +13,8 @@ from reweigh.search.on_ray import run_on_ray
 from reweigh.search.outcome import Outcome, read_outcome
 from reweigh.search.plan import Plan
 from reweigh.search.site import BEAT, GRACE, Site
-from reweigh.search.storage import open_storage, sqlite_url
-from reweigh.search.study import Keeper, Slot, open_study, slots
+from reweigh.search.storage import open_storage, spoken, sqlite_url
+from reweigh.search.study import Keeper, Slot, open_study, reopen, slots
 from reweigh.search.worker import Call, work
 from reweigh.search.workers import run_workers
 from reweigh.spec import Run
@@ -42,6 +42,9 @@ def search(
     grace: float = GRACE,
 ) -> Outcome:
     """Carry a search out, or on from where it stands; a finished one is only read.
+
+    Data, a disk or a database that fail a trial end the search with their error, and the trial is tried again by the
+    next call. Want of memory fails only the trial, and the next call tries it again, too; other errors are final.
 
     Args:
         plan: from `plan_search`.
@@ -71,24 +74,33 @@ def search(
 
     def carry_out(stage: str, part: Plan, called: str) -> optuna.Study:
         study = open_study(part, opened, called)
+        reopen(study, part)
         _finish(study, part, site, workers, on, lambda found: watch(stage, found), should_stop)
         return study
 
-    study = carry_out("trials", plan, name)
-    outcome = read_outcome(study, plan, root)
-    if outcome.best is None or outcome.best.point is None:
-        reasons = sorted({tried.error for tried in outcome.tried if tried.error})
-        raise ValueError(f"none of the {len(outcome.tried)} trials was finished: {'; '.join(reasons)}")
-    if plan.seeds:
-        final = plan.final(outcome.best.point)
-        trained = carry_out("final", final, f"{name}-{final.name}")
-        if reasons := sorted({slot.error for slot in slots(trained) if slot.error}):
-            raise ValueError(f"the best setting cannot be trained on all data: {'; '.join(reasons)}")
-        outcome = read_outcome(study, plan, root, trained)
+    with spoken(site.storage):
+        study = carry_out("trials", plan, name)
+        outcome = read_outcome(study, plan, root)
+        if outcome.best is None or outcome.best.point is None:
+            reasons = sorted({tried.error for tried in outcome.tried if tried.error})
+            raise ValueError(f"none of the {len(outcome.tried)} trials was finished: {'; '.join(reasons)}")
+        if plan.seeds:
+            final = plan.final(outcome.best.point)
+            called = f"{name}-{final.name}"
+            # the table of trials, whatever becomes of the final runs
+            _write(folder, read_outcome(study, plan, root, open_study(final, opened, called)))
+            trained = carry_out("final", final, called)
+            if reasons := sorted({slot.error for slot in slots(trained) if slot.error}):
+                raise ValueError(f"the best setting cannot be trained on all data: {'; '.join(reasons)}")
+            outcome = read_outcome(study, plan, root, trained)
+    _write(folder, outcome)
+    return outcome
+
+
+def _write(folder: Path, outcome: Outcome) -> None:
     write_json(folder / "search.json", outcome.to_mapping())
     table = outcome.to_csv().encode()
     replace_file(folder / "trials.csv", lambda file: file.write(table))
-    return outcome
 
 
 def _finish(

@@ -11,10 +11,12 @@ import signal
 import sys
 import threading
 
+from reweigh.errors import DataError
 from reweigh.search.site import Site
-from reweigh.search.storage import open_storage, quiet
+from reweigh.search.storage import open_storage, quiet, spoken
 from reweigh.search.study import join_study
-from reweigh.search.worker import work
+from reweigh.search.worker import CIRCUMSTANCES, work
+from reweigh.search.workers import BAD_DATA
 
 
 def main() -> None:
@@ -32,9 +34,14 @@ def main() -> None:
     if threads is not None:
         torch.set_num_threads(threads)
     quiet()
-    study, plan = join_study(open_storage(site.storage), name)
-    objective = by_execution(site.runs, plan.score)
-    work(study, plan, objective, where=site.where, should_leave=leave.is_set, beat=site.beat, grace=site.grace)
+    try:
+        with spoken(site.storage):
+            study, plan = join_study(open_storage(site.storage), name)
+            objective = by_execution(site.runs, plan.score)
+            work(study, plan, objective, where=site.where, should_leave=leave.is_set, beat=site.beat, grace=site.grace)
+    except CIRCUMSTANCES as error:
+        print(" ".join(str(error).split()), file=sys.stderr)  # one line, which `run_workers` looks for
+        sys.exit(BAD_DATA if isinstance(error, DataError) else 1)
 
 
 def _leave_at_end(leave: threading.Event) -> None:

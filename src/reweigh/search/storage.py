@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +62,26 @@ def open_storage(url: str) -> RDBStorage:
             raise ValueError(f"storage is {shown(url)}; the driver for {backend} is not installed ({error})") from error
         except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
             if not left or _is_hopeless(error):
-                reason = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
-                raise ConnectionError(f"the study's database {shown(url)} cannot be opened: {reason}") from error
+                raise ConnectionError(_sentence("opened", url, error)) from error
             time.sleep(random.uniform(0.1, 1.0))
     raise AssertionError("the last try returns or raises")
+
+
+@contextmanager
+def spoken(url: str) -> Iterator[None]:
+    """Say in a sentence what goes wrong with the database meanwhile: ConnectionError, as for one that is not there."""
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise ConnectionError(_sentence("used", url, error)) from error
+
+
+def _sentence(done: str, url: str, error: BaseException) -> str:
+    """What went wrong, in the driver's own words, which SQLAlchemy and then Optuna wrap up."""
+    if isinstance(error, StorageInternalError) and error.__cause__ is not None:
+        error = error.__cause__
+    reason = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
+    return f"the study's database {shown(url)} cannot be {done}: {reason}"
 
 
 def _sqlite(url: str) -> RDBStorage:

@@ -92,7 +92,7 @@ class Slot(NamedTuple):
 
     @property
     def error(self) -> str | None:
-        """Why it will never be done, if so."""
+        """Why it is not going to be done, if so."""
         if self.trial is not None and self.trial.state == TrialState.FAIL:
             if self.trial.user_attrs.get("error"):
                 return str(self.trial.user_attrs["error"])
@@ -195,6 +195,13 @@ def enqueue(study: optuna.Study, slot: Slot, plan: Plan) -> None:
     else:
         params = dict(slot.trial.params) if slot.trial is not None else {}
     study.enqueue_trial(params, user_attrs={"slot": slot.number})
+
+
+def reopen(study: optuna.Study, plan: Plan) -> None:
+    """Open the slots again that failed for want of memory: by now, or on this machine, there may be enough."""
+    for slot in slots(study):
+        if slot.error is not None and slot.trial is not None and slot.trial.user_attrs.get("memory"):
+            enqueue(study, slot, plan)
 
 
 def give_up(study: optuna.Study, number: int) -> bool:

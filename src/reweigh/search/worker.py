@@ -5,17 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import optuna
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import TrialState
 
+from reweigh.errors import DataError, MissingExtraError
 from reweigh.search.plan import Plan
 from reweigh.search.sampler import suggest
 from reweigh.search.site import BEAT, GRACE
 from reweigh.search.study import Keeper, Slot, slots
 from reweigh.spec import Run
+
+CIRCUMSTANCES = (DataError, MissingExtraError, OSError, StorageInternalError)
+"""What is the fault of the place and not of the setting: the next trial would meet it, too."""
 
 
 class StoppedError(Exception):
@@ -92,7 +97,8 @@ def work(
 
     Args:
         study, plan: from `open_study` or `join_study`.
-        objective: (run, call) -> score; what it raises besides `StoppedError` finishes the slot as an error.
+        objective: (run, call) -> score; what it raises finishes the slot as an error, except `StoppedError` and
+            `CIRCUMSTANCES`, which hand the trial back; the latter are raised.
         where: fields of `Run` that say where or how fast, such as device.
         should_leave: asked between and during trials; a trial that is left goes back to the others.
         beat: seconds between signs of life.
@@ -156,13 +162,20 @@ def _carry_out(
             return False
         except UpdateFinishedTrialError:
             return False
-        except (KeyboardInterrupt, SystemExit):
-            _end(study, trial, TrialState.FAIL, left=True)
+        except (KeyboardInterrupt, SystemExit, *CIRCUMSTANCES):
+            with suppress(StorageInternalError):  # then it is taken over after the grace period
+                _end(study, trial, TrialState.FAIL, left=True)
             raise
         except Exception as error:
             sentence = f"{type(error).__name__}: {error}"[:1000]
-            return _end(study, trial, TrialState.FAIL, error=sentence)
+            return _end(study, trial, TrialState.FAIL, error=sentence, memory=_is_memory(error))
     return _end(study, trial, TrialState.COMPLETE, score)
+
+
+def _is_memory(error: Exception) -> bool:
+    """Whether memory was wanting: Python's, a GPU's, or the CPU's, for which torch has no class of its own."""
+    name = type(error).__name__
+    return isinstance(error, MemoryError) or name == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 
 def _end(
@@ -172,12 +185,13 @@ def _end(
     score: float | None = None,
     *,
     error: str | None = None,
+    memory: bool = False,
     left: bool = False,
     surplus: bool = False,
 ) -> bool:
     """Finish a trial, with the reason where it failed; False where it was somebody else's by then."""
     try:
-        for name, value in (("error", error), ("left", left), ("surplus", surplus)):
+        for name, value in (("error", error), ("memory", memory), ("left", left), ("surplus", surplus)):
             if value:
                 trial.set_user_attr(name, value)
         study.tell(trial, score, state)

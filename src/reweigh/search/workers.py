@@ -14,15 +14,23 @@ from typing import IO, Any
 
 import optuna
 
+from reweigh.errors import DataError
 from reweigh.search.plan import Plan
 from reweigh.search.site import Site
 from reweigh.search.study import Keeper, Slot
 
 LOOK = 0.5  # seconds between two looks
+BAD_DATA = 3  # exit status of a worker that cannot read the data, as of the command
 
 
 class WorkersError(OSError):
     """All workers have ended with an error; the message holds what the last of them said."""
+
+
+def ended_early(last: str, bad_data: bool) -> DataError | WorkersError:
+    """What to raise when all workers have ended before the search: `last` is what one of them said."""
+    sentence = f"all workers have ended before the search was finished: {last}"
+    return DataError(sentence) if bad_data else WorkersError(sentence)
 
 
 def run_workers(
@@ -35,8 +43,9 @@ def run_workers(
 ) -> None:
     """Keep `count` worker processes at work until all slots are finished, or until asked to stop.
 
-    One that is killed is replaced; one that ends with an error of its own is not. Several share a GPU; where there
-    are several GPUs, they are dealt out in turn. On a CPU the cores are shared out as threads.
+    One that is killed is replaced; one that ends with an error of its own is not. Where all have, DataError or
+    WorkersError tells what the last of them said. Several share a GPU; where there are several GPUs, they are dealt
+    out in turn. On a CPU the cores are shared out as threads.
     """
     keeper = Keeper(plan, site.grace)
     keeper.tend(study)
@@ -57,7 +66,7 @@ def run_workers(
                         break
                     said.seek(0)
                     last = (said.read().strip().splitlines() or ["nothing was said"])[-1]
-                    raise WorkersError(f"all workers have ended before the search was finished: {last}")
+                    raise ended_early(last, any(process.returncode == BAD_DATA for process in processes))
                 time.sleep(LOOK)
         finally:
             for process in processes:
