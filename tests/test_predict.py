@@ -67,6 +67,10 @@ def test_a_folder_of_pictures(tmp_path: Path) -> None:
     one = predict(model, folder / "light" / "3.png")
     assert one.examples == ("3.png",)
     assert one.class_names[one.classes[0]] == "light"
+    (folder / "light" / "again").symlink_to(folder / "dark", target_is_directory=True)
+    with pytest.raises(DataError, match=r"again: the same folder as .*dark, by a link"):
+        predict(model, folder)
+    (folder / "light" / "again").unlink()
     (folder / "notes.txt").write_text("no picture")
     with pytest.raises(DataError, match=r"1 of 17 images cannot be read:\n.*notes\.txt"):
         predict(model, folder)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from reweigh.data import npz
 from reweigh.data.dataset import Dataset, Inputs, Part
+from reweigh.data.folder import files_below
 from reweigh.data.registry import TABLES
 from reweigh.data.source.columns import Table, read
 from reweigh.data.source.images import Files
@@ -77,7 +78,8 @@ def predict(
         progress: called with (examples done, examples).
 
     Raises:
-        DataError: the model or an input cannot be read, or does not fit the model; the message says what.
+        DataError: the model or an input cannot be read, or does not fit the model, or the model's training diverged;
+            the message says what.
     """
     net, card = load_model(model, which)
     run = card.run or Run(data="inputs", net=card.net, weighting="CCE")  # says no more than the card does
@@ -96,6 +98,10 @@ def predict(
             rows.append(logits.double().softmax(1).cpu())
             progress(sum(map(len, rows)), len(part))
     probabilities = torch.cat(rows).numpy()
+    if not np.isfinite(probabilities).all():  # weights can be finite and yet too large
+        raise DataError(
+            f"{model}: its outputs are not finite: training diverged, or {inputs} has far too large numbers"
+        )
     return Predictions(examples, probabilities.argmax(axis=1), probabilities, card.class_names)
 
 
@@ -127,8 +133,7 @@ def _files(path: Path) -> Files:
         return Files(path.parent, (path.name,))
     if not path.is_dir():
         raise DataError(f"{path}: no such file or folder")
-    found = (file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file())
-    names = tuple(name.as_posix() for name in found if not any(part.startswith(".") for part in name.parts))
+    names = tuple(files_below(path, path))
     if not names:
         raise DataError(f"{path}: no images in this folder")
     return Files(path, names)

@@ -93,6 +93,14 @@ def test_debug_anywhere_shows_the_traceback(reweigh, line: list[str]) -> None:
         (RecordError("runs/a is finished"), 1, "runs/a is finished"),
         (OSError(errno.ENOSPC, "No space left on device", "a/b"), 1, "a/b: No space left on device"),
         (MemoryError("buffer"), 1, "not enough memory: buffer"),
+        *(
+            (RuntimeError(f"{said}\nframe #0"), 1, f"not enough memory; a smaller batch or net may do: {said}")
+            for said in (
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes.",
+                "CUDA error: out of memory",
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            )
+        ),
     ],
 )
 def test_what_errors_mean(error: BaseException, code: int, sentence: str) -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from reweigh.cli.predict import as_csv
 from reweigh.data.digits import load
+from reweigh.predict import Predictions
 
 
 @pytest.fixture
@@ -51,3 +54,9 @@ def test_one_sentence_for_what_is_wrong(reweigh, finished: Path, model: str, inp
     ended = reweigh("predict", finished if model == "finished" else model, inputs)
     assert ended.code == 3
     assert told in ended.stderr
+
+
+def test_names_in_another_encoding() -> None:
+    name = os.fsdecode(b"caf\xe9.png")
+    found = Predictions((name, "b.png"), np.array([0, 1]), np.eye(2), ("a", "b"))
+    assert as_csv(found, probabilities=False).encode().splitlines()[1] == b"caf\\udce9.png,a,1"

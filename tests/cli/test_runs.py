@@ -82,3 +82,6 @@ def test_an_ambiguous_hash_is_refused(tmp_path: Path) -> None:
         find_run("12", tmp_path)
     with pytest.raises(DataError, match="no model yet"):
         find_model("12a", tmp_path)
+    (tmp_path / "a-s0-12ab" / "result.json").write_text("{}")
+    with pytest.raises(DataError, match="a-s0-12ab: is finished, but its model is gone; remove the run"):
+        find_model("12a", tmp_path)

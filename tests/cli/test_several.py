@@ -32,6 +32,12 @@ def test_the_table_has_mean_and_spread(reweigh, tmp_path: Path) -> None:
     assert {summarise(folder).state for folder in tmp_path.iterdir()} == {"done"}
 
 
+def test_a_diverged_run_is_told(reweigh, tmp_path: Path) -> None:
+    ended = reweigh(*LINE.split(), "--seeds", "0,1", "--lr", "1e30", "--runs", tmp_path)
+    assert ended.code == 0
+    assert ended.stdout.count("training diverged by iteration 4") == 2
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

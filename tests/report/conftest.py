@@ -38,13 +38,15 @@ def make_run() -> Callable[..., Path]:
         top: float = 0.9,
         classes: tuple[str, ...] = CLASSES,
         lr: float = 0.05,
+        holdout: str = "test",
+        diverged: int | None = None,
     ) -> Path:
         noise = None if rate is None else "symmetric"
         steps = 100 * evaluations
         run = Run(
             data="digits", net="mlp", weighting=weighting, noise=noise, rate=rate, seed=seed, iterations=steps, lr=lr
         )
-        details: dict[str, Any] = {"name": "digits", "holdout": "test", "class_names": list(classes)}
+        details: dict[str, Any] = {"name": "digits", "holdout": holdout, "class_names": list(classes)}
         if rate is not None:
             count = len(classes)
             counts = [[60 if i == j else 40 // (count - 1) for j in range(count)] for i in range(count)]
@@ -59,7 +61,8 @@ def make_run() -> Callable[..., Path]:
                     {
                         "final": {key: value for key, value in rows[-1].items() if not isinstance(value, list)},
                         "best": {key: best[key] for key in ("step", "test_accuracy")},
-                        "holdout": "test",
+                        "holdout": holdout,
+                        "diverged": diverged,
                         "per_class_accuracy": [top - 0.01 * i for i in range(len(classes))],
                         "reliability": [
                             {"confidence": (i + 0.5) / 10, "accuracy": (i + 0.2) / 10, "count": 10} for i in range(10)

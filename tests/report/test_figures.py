@@ -146,3 +146,31 @@ def test_commands_end_with_a_sentence(tmp_path: Path) -> None:
     assert "neither the folder of a run" in told.output
     assert command("report", "--figure", "9", str(tmp_path)).exit_code != 0
     assert command("explore", "DMM").exit_code == 2
+
+
+def test_the_noisy_holdout_is_called_so(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    for weighting, holdout in (("CCE", "noisy hold-out"), ("GCE(0.7)", "test")):
+        make_run(tmp_path, weighting, rate=None, holdout=holdout)
+    both = sorted(group(collect([tmp_path]).runs), key=lambda member: member.label)
+    shown = {figure.key: figure for figure in dynamics(both)}
+    for key in ("accuracy", "calibration"):
+        assert [(series.words, series.variant) for series in shown[key].series] == [("noisy hold-out", 2), ("", 0)]
+        assert "with its labels as given" in shown[key].caption
+    assert "hold-out" not in shown["training"].caption
+    alone = {figure.key: figure for figure in [*dynamics(both[:1]), *inside(both[0])]}
+    assert alone["accuracy"].title == "Noisy hold-out accuracy"
+    assert alone["class-accuracy"].title == "Noisy hold-out accuracy by class"
+    assert "predictions on the noisy hold-out" in alone["reliability"].caption
+    assert not [figure for figure in [*dynamics(both[1:]), *inside(both[1])] if "hold-out" in figure.caption]
+
+
+def test_a_run_that_diverged_can_be_drawn(tmp_path: Path) -> None:
+    wild = reweigh.Run(
+        data="digits", net="mlp-8", weighting="CCE", lr=1e12, iterations=20, evaluate_every=10, device="cpu"
+    )
+    reweigh.execute(wild, tmp_path)
+    (told,) = collect([tmp_path]).runs
+    assert told.state == "done, but training diverged by iteration 10"
+    figures = [*dynamics(group([told])), *inside(group([told])[0])]
+    assert "reliability" not in {figure.key for figure in figures}
+    draw(figures)

@@ -118,6 +118,23 @@ def test_counts_are_told_exactly(open_page: Callable[..., Any], html: str, count
     assert row.locator("td").inner_text() == told
 
 
+def test_what_is_to_be_known_of_a_number_stands_beside_it(
+    open_page: Callable[..., Any], html: str, tmp_path: Path, make_run: Callable[..., Path]
+) -> None:
+    assert "noisy hold-out" not in open_page(html).page.locator("main").inner_text()
+    make_run(tmp_path / "runs", "CCE", holdout="noisy hold-out", top=0.8)
+    make_run(tmp_path / "runs", "GCE(0.7)", holdout="noisy hold-out", diverged=300, top=0.7)
+    page = open_page(report_page(collect([tmp_path / "runs"]))).page
+    assert [(row[3], row[-3]) for row in rows(page)] == [
+        ("noisy hold-out", "1 of 1"),
+        ("noisy hold-out", "1 of 1, 1 diverged"),
+    ]
+    section = page.get_by_role("region", name="Runs", exact=True).inner_text()
+    assert "with its labels as given" in section
+    assert "A smaller learning rate may help" in section
+    assert figure(page, "Noisy hold-out accuracy").count() == 1
+
+
 def test_accessible(open_page: Callable[..., Any], html: str) -> None:
     assert axe(open_page(html).page) == []
 

@@ -49,18 +49,33 @@ def every_row(tell: Tell) -> Callable[[Update], None]:
     """A watcher that keeps a line for every row and note."""
 
     def watch(update: Update) -> None:
-        tell(update.step, update.total, line=update.note if update.row is None else summary(update.row))
+        line = update.note if update.row is None else summary(update.row, update.holdout)
+        tell(update.step, update.total, line=line)
 
     return watch
 
 
-def summary(row: Mapping[str, Any]) -> str:
-    """A row in a few words.
+def summary(row: Mapping[str, Any], holdout: str = "test") -> str:
+    """A row in a few words; `holdout` is what its test columns were measured on.
 
     >>> summary({"step": 100, "loss": 0.51234, "test_accuracy": 0.9})
     'loss 0.5123, test accuracy 0.9'
+    >>> summary({"step": 100, "loss": None, "test_accuracy": 0.1}, "noisy hold-out")
+    'loss not finite, noisy hold-out accuracy 0.1'
     """
-    return ", ".join(f"{name.replace('_', ' ')} {number(row[name])}" for name in SHOWN if row.get(name) is not None)
+    told = {name: number(row[name]) for name in SHOWN if row.get(name) is not None}
+    if "loss" in row and row["loss"] is None:
+        told = {"loss": "not finite"} | told
+    return ", ".join(f"{called(name, holdout)} {value}" for name, value in told.items())
+
+
+def called(column: str, holdout: str) -> str:
+    """A column of the rows in words; a hold-out with wrong labels is called so.
+
+    >>> called("test_accuracy", "noisy hold-out"), called("p_mean", "noisy hold-out")
+    ('noisy hold-out accuracy', 'p mean')
+    """
+    return column.replace("test_", f"{holdout}_").replace("_", " ")
 
 
 def report(folder: Path, as_json: bool) -> None:
@@ -74,7 +89,14 @@ def report(folder: Path, as_json: bool) -> None:
         print_json({"folder": str(folder), "result": result})
         return
     print(folder)
+    print_result(result)
+
+
+def print_result(result: Mapping[str, Any]) -> None:
+    """The table of a result, and a sentence where there is something to know before it is used."""
     console().print(result_table(result))
+    if result.get("diverged") is not None:
+        print(f"training diverged: not finite at iteration {result['diverged']}; try a smaller --lr")
 
 
 def result_table(result: Mapping[str, Any]) -> RenderableType:
@@ -82,5 +104,5 @@ def result_table(result: Mapping[str, Any]) -> RenderableType:
     final, best = result.get("final") or {}, result.get("best") or {}
     holdout = str(result.get("holdout", "test"))
     names = [name for name, value in final.items() if isinstance(value, int | float)]
-    rows = [(name.replace("test_", f"{holdout} ").replace("_", " "), final[name], best.get(name)) for name in names]
+    rows = [(called(name, holdout), final[name], best.get(name)) for name in names]
     return table(("", "final", "best"), rows)

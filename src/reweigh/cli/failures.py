@@ -12,6 +12,9 @@ BAD_DATA = 3
 STOPPED = 4
 INTERRUPTED = 130
 
+# what torch says in a RuntimeError of no kind of its own: of the CPU, of a GPU, of a library on it
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
+
 
 class EndedError(Exception):
     """A command's own end other than success: the exit code, and a sentence for the user."""
@@ -54,6 +57,8 @@ def verdict(error: BaseException) -> Verdict | None:
             return Verdict(FAILED, f"not enough memory: {sentence}")
     if type(error).__name__ == "OutOfMemoryError":  # torch's, which must not be imported for this
         return Verdict(FAILED, f"not enough memory on the device; a smaller batch may do: {sentence}")
+    if isinstance(error, RuntimeError) and any(words in sentence for words in _NO_MEMORY):
+        return Verdict(FAILED, f"not enough memory; a smaller batch or net may do: {sentence.partition(chr(10))[0]}")
     return None
 
 

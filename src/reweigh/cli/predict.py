@@ -65,7 +65,8 @@ def as_csv(found: Predictions, probabilities: bool) -> str:
     writer.writerow(["example", "class", "p", *names])
     for example, k, row in zip(found.examples, found.classes.tolist(), found.probabilities.tolist(), strict=True):
         every = [f"{p:.6g}" for p in row] if probabilities else []
-        writer.writerow([example, found.class_names[k], f"{row[k]:.6g}", *every])
+        name = example.encode("utf-8", "backslashreplace").decode()  # a file's name may be in another encoding
+        writer.writerow([name, found.class_names[k], f"{row[k]:.6g}", *every])
     return text.getvalue()
 
 

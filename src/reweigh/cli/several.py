@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reweigh.cli.demo import spread
 from reweigh.cli.engine import summary
@@ -37,7 +37,7 @@ def carry_out_together(runs: Sequence[Run], root: Path, jobs: int, speed: Speed)
 
         def watch(number: int, update: Update) -> None:
             steps[number], totals[number] = update.step, update.total
-            line = update.note if update.row is None else summary(update.row)
+            line = update.note if update.row is None else summary(update.row, update.holdout)
             name = runs[number].folder_name()
             tell(sum(steps), sum(totals), line=None if line is None else f"{name}: {line}")
 
@@ -75,8 +75,8 @@ def report_together(ended: Sequence[Ended], as_json: bool) -> None:
     else:
         found = [{which: _accuracy(result, which) for which in ("final", "best")} for result in results]
         rows = [
-            (each.folder.name, each.state, each.problem or "", *accuracies.values())
-            for each, accuracies in zip(ended, found, strict=True)
+            (each.folder.name, each.state, each.problem or _problem(result), *accuracies.values())
+            for each, result, accuracies in zip(ended, results, found, strict=True)
         ]
         console().print(table(("run", "state", "problem", "final accuracy", "best"), rows, left=3))
         values = {which: [v for each in found if (v := each[which]) is not None] for which in ("final", "best")}
@@ -91,6 +91,10 @@ def report_together(ended: Sequence[Ended], as_json: bool) -> None:
         if stopped:
             sentence += f", {len(stopped)} were stopped; the same command goes on with them"
         raise EndedError(stopped[0].code if stopped else max(codes), sentence)
+
+
+def _problem(result: Mapping[str, Any]) -> str:
+    return "" if result.get("diverged") is None else f"training diverged by iteration {result['diverged']}"
 
 
 def _accuracy(result: dict[str, dict[str, float]], which: str) -> float | None:

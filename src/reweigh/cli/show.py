@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reweigh.cli.engine import result_table
+from reweigh.cli.engine import called, print_result
 from reweigh.cli.find import find_run
 from reweigh.cli.options import Json, RunsRoot
 from reweigh.cli.terminal import can_print, console, number, print_json, table
@@ -57,14 +57,15 @@ def show(
     out.print(table(("", ""), provenance(header), left=2, header=False))
     if rows:
         print()
-        out.print(rows_table(rows, most, out.width))
+        holdout = str(header.details.get("holdout", "test"))
+        out.print(rows_table(rows, most, out.width, holdout))
         print()
-        out.print(curves_table(rows))
+        out.print(curves_table(rows, holdout))
     print()
     if result is None:
         print(f"not done; to go on: reweigh resume {folder}")
     else:
-        out.print(result_table(result))
+        print_result(result)
 
 
 def provenance(header: Header) -> list[tuple[str, str]]:
@@ -74,6 +75,8 @@ def provenance(header: Header) -> list[tuple[str, str]]:
     noise = header.details.get("noise")
     if noise is not None:
         lines.append(("measured noise", f"{number(noise['measured'])} (nominal {number(noise['rate'])})"))
+    if (holdout := header.details.get("holdout", "test")) != "test":
+        lines.append(("tested on", f"{holdout}: a part of these data, set aside with its labels as given"))
     lines += [("data hash", header.data_hash[:12]), ("label hash", header.label_hash[:12])]
     for environment in header.environments:
         facts = (f"{name} {value}" for name, value in environment.items() if value not in (None, False))
@@ -81,16 +84,17 @@ def provenance(header: Header) -> list[tuple[str, str]]:
     return lines
 
 
-def rows_table(rows: Sequence[Mapping[str, Any]], most: int, width: int) -> RenderableType:
+def rows_table(rows: Sequence[Mapping[str, Any]], most: int, width: int, holdout: str = "test") -> RenderableType:
     """The rows, or `most` of them from the first to the last, with the columns that `width` has room for."""
     names = [name for name in SHOWN if any(row.get(name) is not None for row in rows)]
+    heads = [called(name, holdout).split() for name in names]
     chosen = [[number(rows[i].get(name)) for name in names] for i in spaced(len(rows), most)]
-    room = [2 + max(map(len, (*name.split("_"), *column))) for name, *column in zip(names, *chosen, strict=True)]
+    room = [2 + max(map(len, (*head, *column))) for head, *column in zip(heads, *chosen, strict=True)]
     fit = sum(total <= width for total in accumulate(room))
-    return table([name.replace("_", "\n") for name in names[:fit]], [row[:fit] for row in chosen], left=0)
+    return table(["\n".join(head) for head in heads[:fit]], [row[:fit] for row in chosen], left=0)
 
 
-def curves_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+def curves_table(rows: Sequence[Mapping[str, Any]], holdout: str = "test") -> RenderableType:
     """A sparkline for each column, with its first and last value."""
     from reweigh.figures.bars import ASCII, BLOCKS, sparkline
 
@@ -100,7 +104,7 @@ def curves_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
         values = [rows[i].get(name) for i in spaced(len(rows), WIDEST)]
         there = [value for value in values if value is not None]
         if there:
-            lines.append((name.replace("_", " "), sparkline(values, ramp), there[0], there[-1]))
+            lines.append((called(name, holdout), sparkline(values, ramp), there[0], there[-1]))
     return table(("", "over time", "first", "last"), lines, left=2)
 
 

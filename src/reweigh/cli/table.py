@@ -143,7 +143,7 @@ def _sit(experiment: Experiment, asked: Asked, tell: Tell, should_stop: Callable
         if steps.get(number, (name, 0))[0] != name:  # the next stage begins
             steps.clear()
         steps[number] = name, update.step
-        line = update.note if update.row is None else summary(update.row)
+        line = update.note if update.row is None else summary(update.row, update.holdout)
         done = sum(step for _, step in steps.values())
         tell(done, count * update.total, line=None if line is None else f"{number + 1}/{count} {name}: {line}")
 

@@ -96,7 +96,7 @@ def _examples(root: Path, folder: Path, classes: list[str]) -> tuple[list[str], 
     for name in _subfolders(folder):
         if name not in classes:
             raise DataError(f"{folder}: class {name!r} is not among the training classes {', '.join(classes)}")
-        found = _files(root, folder / name)
+        found = files_below(root, folder / name)
         if not found:
             raise DataError(f"{folder / name}: the class has no image")
         names += found
@@ -106,14 +106,19 @@ def _examples(root: Path, folder: Path, classes: list[str]) -> tuple[list[str], 
     return names, labels
 
 
-def _files(root: Path, folder: Path) -> list[str]:
+def files_below(root: Path, folder: Path) -> list[str]:
+    """The sorted names, from `root` on, of all files in a folder and its subfolders; none that begin with a dot.
+
+    Raises:
+        DataError: a folder cannot be read, or is reached twice by links.
+    """
     found: list[str] = []
     seen: dict[str, str] = {}  # a link may lead in a circle, or to pictures that are already there
     for place, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
         first = seen.setdefault(os.path.realpath(place), place)
         if first != place:
             raise DataError(f"{place}: the same folder as {first}, by a link")
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         here = Path(place).relative_to(root)
         found += [(here / name).as_posix() for name in files if not name.startswith(".")]
     return sorted(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -21,6 +22,8 @@ from reweigh.nets.net import Net
 from reweigh.nets.preact import preact_resnet18, wrn_56_10
 from reweigh.nets.resnet import resnet10_thin, resnet18, resnet34, resnet50
 from reweigh.nets.resnet_cifar import resnet_cifar
+
+SIDES = (8, 16, 32, 64, 128, 224)  # of images: those that an error names where a net can read them
 
 # Each takes (num_classes, dropout) and reads RGB images.
 IMAGE_NETS: dict[str, Callable[..., Net]] = {
@@ -76,16 +79,66 @@ def build(
     Traceback (most recent call last):
         ...
     ValueError: no net is called 'resnet65'; the nearest names are resnet56, resnet50, resnet44
+
+    Raises:
+        MemoryError: there is no room for such a net.
     """
     if num_classes < 1:
         raise ValueError(f"num_classes must be 1 or more, not {num_classes}")
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")
-    with torch.device("meta"):
-        net = _layout(name, num_classes, in_features, dropout)
-    net.to_empty(device="cpu")
+    try:
+        with torch.device("meta"):
+            net = _layout(name, num_classes, in_features, dropout)
+        net.to_empty(device="cpu")
+    except RuntimeError as error:  # torch's for a size that it cannot allocate, or not even count
+        raise MemoryError(f"net {name!r} is too large") from error
     net.initialise(generator)
     return net
+
+
+def check_reads(net: Net, name: str, shape: tuple[int, ...]) -> None:
+    """Refuse inputs that a net cannot read, by letting it read one of zeros.
+
+    Args:
+        net: on its device; left as it is.
+        name: what it is called.
+        shape: of one input, (C, H, W) or (F,).
+
+    >>> net = build("cifarnet", 10, generator=torch.Generator())
+    >>> check_reads(net, "cifarnet", (3, 64, 48))
+    Traceback (most recent call last):
+        ...
+    ValueError: net 'cifarnet' cannot read images of 3x64x48 (channels x height x width); it can read 3x32x32
+    """
+    error = _refusal(net, shape)
+    if error is None:
+        return
+    if len(shape) != 3:
+        raise error
+    told = f"net {name!r} cannot read images of {'x'.join(map(str, shape))} (channels x height x width)"
+    if shape[0] != 3:
+        raise ValueError(f"{told}; expected 3 channels") from error
+    read = [f"3x{side}x{side}" for side in SIDES if _refusal(net, (3, side, side)) is None]
+    why = f"; it can read {', '.join(read)}" if read else f": {str(error).partition(chr(10))[0]}"
+    raise ValueError(f"{told}{why}") from error
+
+
+@torch.no_grad()
+def _refusal(net: Net, shape: tuple[int, ...]) -> RuntimeError | None:
+    """What torch says against an input of that shape, running out of memory apart, which is another story."""
+    was_training, was_trying = net.training, torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False  # not worth a trial of algorithms
+    try:
+        net.eval()(torch.zeros(1, *shape, device=net.classifier.weight.device))
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        return error
+    finally:
+        net.train(was_training)
+        torch.backends.cudnn.benchmark = was_trying
+    return None
 
 
 def _layout(name: str, num_classes: int, in_features: int | None, dropout: float) -> Net:
@@ -107,4 +160,6 @@ def _layout(name: str, num_classes: int, in_features: int | None, dropout: float
     if in_features is None or in_features < 1:
         raise ValueError(f"net {name!r} reads feature vectors and needs in_features, not {in_features}")
     hidden = [int(width) for width in name.split("-")[1:]]
+    if max(hidden, default=0) > sys.maxsize:
+        raise MemoryError(f"net {name!r} is too large")
     return MLP(in_features, hidden, num_classes, dropout=dropout)

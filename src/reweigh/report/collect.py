@@ -9,6 +9,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reweigh.data.dataset import TEST
 from reweigh.errors import DataError
 from reweigh.record import Header, list_runs, read_header, read_result, read_rows
 from reweigh.spec import Run, describe
@@ -27,7 +28,14 @@ class Told(NamedTuple):
 
     @property
     def state(self) -> str:
-        return "running or stopped" if self.result is None else "done"
+        if self.result is None:
+            return "running or stopped"
+        return "done" if self.diverged is None else f"done, but training diverged by iteration {self.diverged}"
+
+    @property
+    def diverged(self) -> int | None:
+        """The first iteration at which numbers were not finite, of a finished run."""
+        return (self.result or {}).get("diverged")
 
 
 class Collected(NamedTuple):
@@ -80,6 +88,11 @@ class Group:
     @property
     def details(self) -> dict[str, Any]:
         return dict(self.runs[0].header.details)
+
+    @property
+    def holdout(self) -> str:
+        """What it is tested on: "test", or "noisy hold-out"."""
+        return str(self.details.get("holdout", TEST))
 
     @property
     def truth(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from reweigh.data.dataset import NOISY_HOLDOUT, TEST
 from reweigh.errors import DataError
 from reweigh.figures.curves import curve_of
 from reweigh.report.collect import Group
@@ -14,6 +15,10 @@ from reweigh.train.schedules import over_steps
 from reweigh.weighting.parse import weighting_from
 
 DENSITY_POINTS = 81
+NOISY = (
+    "The noisy hold-out is a part of the data that was set aside with its labels as given: where they are wrong, even "
+    "a perfect net counts as wrong."
+)
 
 
 class _Told(NamedTuple):
@@ -79,6 +84,7 @@ _FIGURES = (
 def dynamics(groups: Sequence[Group], points: int = 48) -> list[Lines]:
     """Every figure over time for which some group has numbers, at most `points` evaluations of each."""
     figures = []
+    everywhere = all(group.holdout == NOISY_HOLDOUT for group in groups)
     for told in _FIGURES:
         series = []
         for i, group in enumerate(groups):
@@ -86,12 +92,27 @@ def dynamics(groups: Sequence[Group], points: int = 48) -> list[Lines]:
             if told.key == "p" and not group.truth:
                 columns = (("p_mean", ""),)
             for variant, (column, words) in enumerate(columns):
-                if (found := line(group, i, column, words, variant, points)) is not None:
+                legend = measured_on(column, group) or words
+                # a legend explains dashes once for all groups: where some have a test part, the others are dotted
+                dashes = 2 if legend == NOISY_HOLDOUT and not everywhere else variant
+                if (found := line(group, i, column, legend, dashes, points)) is not None:
                     series.append(found)
         if series:
+            title, caption = told.title, told.caption
+            if any(each.words == NOISY_HOLDOUT for each in series):
+                caption = f"{caption} {NOISY}"
+                title = title.replace("Test", NOISY_HOLDOUT.capitalize()) if everywhere else title
             labels = ("iteration", told.y_label)
-            figures.append(Lines(told.key, told.title, told.caption, *labels, tuple(series), percent=told.key != "p"))
+            figures.append(Lines(told.key, title, caption, *labels, tuple(series), percent=told.key != "p"))
     return figures
+
+
+def measured_on(column: str, group: Group) -> str:
+    """What the legend says of a column that was measured on labels as wrong as the others; of another, nothing."""
+    if column.startswith("test_") and group.holdout != TEST:
+        return group.holdout
+    given = group.run.fold is not None or group.run.validation_labels == "noisy"
+    return "validation, labels as given" if column.startswith("validation_") and given else ""
 
 
 def line(group: Group, number: int | None, column: str, words: str, variant: int, points: int) -> Series | None:

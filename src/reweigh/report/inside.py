@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reweigh.data.dataset import TEST
 from reweigh.report.collect import Group
+from reweigh.report.dynamics import NOISY
 from reweigh.report.figure import Bars, Figure, Heat, Lines, Series, Stack, thin
 
 BINS = 10
@@ -125,15 +127,17 @@ def reliability(group: Group) -> Lines | None:
             min(i, 2),
         )
         for i, (told, table) in enumerate(zip(group.runs, tables, strict=True))
-        if table and (points := [(row["confidence"], row["accuracy"]) for row in table if row["count"]])
+        if table
+        and (points := [(row["confidence"], row["accuracy"]) for row in table if row["confidence"] is not None])
     ]
     if not series:
         return None
+    of = "test predictions" if group.holdout == TEST else f"predictions on the {group.holdout}"
     exact = Series("perfectly calibrated", (0.0, 1.0), (0.0, 1.0), None, None, 2)
     return Lines(
         "reliability",
         "Reliability at the end",
-        "How often the test predictions of each confidence are right. Below the straight line the net is too sure.",
+        f"How often the {of} of each confidence are right. Below the straight line the net is too sure.{_noisy(group)}",
         "confidence",
         "accuracy",
         (*series, exact),
@@ -142,7 +146,7 @@ def reliability(group: Group) -> Lines | None:
 
 
 def class_accuracy(group: Group, classes: int) -> Bars | None:
-    """Final test accuracy, class by class."""
+    """Final accuracy on the test part, class by class."""
     found = [(told.result or {}).get("per_class_accuracy") for told in group.runs]
     tables: list[list[float | None]] = [table for table in found if table]
     if not tables or len(tables[0]) > min(classes, 50):
@@ -153,13 +157,17 @@ def class_accuracy(group: Group, classes: int) -> Bars | None:
         means.append(sum(there) / len(there) if there else None)
     return Bars(
         "class-accuracy",
-        "Test accuracy by class",
-        "At the end, mean over seeds.",
+        f"{group.holdout.capitalize()} accuracy by class",
+        f"At the end, mean over seeds.{_noisy(group)}",
         "class",
         "accuracy",
         class_names(group, len(means)),
         (("final", tuple(means)),),
     )
+
+
+def _noisy(group: Group) -> str:
+    return "" if group.holdout == TEST else f" {NOISY}"
 
 
 def merge(histogram: Sequence[float | None]) -> list[float]:

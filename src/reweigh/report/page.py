@@ -116,10 +116,11 @@ def _group(member: Group) -> dict[str, Any]:
         "net": run.net,
         "noise": None if run.noise is None else f"{run.noise}{'' if run.rate is None else f' {run.rate:g}'}",
         "measured": short(noise.get("measured")),
-        "holdout": member.details.get("holdout", "test"),
+        "holdout": member.holdout,
         "also": {name: value for name, value in member.varying.items() if name not in _SHOWN and value is not None},
         "seeds": [told.header.run.seed for told in member.runs],
         "done": sum(told.result is not None for told in member.runs),
+        "diverged": sum(told.diverged is not None for told in member.runs),
         **{which: _score(member.score(which)) for which in ("final", "best")},
     }
 

@@ -12,15 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reweigh.data.dataset import TEST
+from reweigh.nets.registry import check_reads
 from reweigh.record import Record, environment, read_rows, summarise
 from reweigh.record.files import make_folder
 from reweigh.run.material import Material, gather
-from reweigh.run.outcome import Best, finish, finite, header_of, result_of
+from reweigh.run.outcome import Best, finish, finite, has_diverged, header_of, result_of
 from reweigh.run.parts import (
     autocast_of,
     batches_of,
     device_of,
     epoch_of,
+    input_shape,
     machine,
     method_of,
     net_of,
@@ -50,12 +53,16 @@ class Interrupted(Exception):  # noqa: N818  (it is no error)
 
 @dataclass(frozen=True)
 class Update:
-    """What a watcher is told: after every iteration where the run stands, at evaluations a row, seldom a note."""
+    """What a watcher is told: after every iteration where the run stands, at evaluations a row, seldom a note.
+
+    `holdout` says what the row's test columns were measured on, as in `reweigh.data.dataset.Dataset`.
+    """
 
     step: int
     total: int
     row: dict[str, Any] | None = None
     note: str | None = None
+    holdout: str = TEST
 
 
 def execute(
@@ -134,7 +141,9 @@ def _carry_out(
     trusted = None
     if held is not None and run.validation > 0 and run.validation_labels == "clean":
         trusted = batches_of(run, held, material, device, order=order_of(run, held))
-    taught = method_of(run, material, batches, trusted, net_of(run, material, device), ranks)
+    net = net_of(run, material, device)
+    check_reads(net, run.net, input_shape(material))
+    taught = method_of(run, material, batches, trusted, net, ranks)
     method = taught.method
     optimiser = build_optimiser(method.trainable, run)
     record = open_record()  # not before all words of the run were understood: a wrong one leaves no folder behind
@@ -207,6 +216,7 @@ def _carry_out(
         evaluate=evaluate,
         is_evaluated=lambda step: step % run.evaluate_every == 0 or step == run.iterations,
     )
+    lost = False
     for row in rows:
         step = progress.step
         beat(step)
@@ -217,8 +227,13 @@ def _carry_out(
             record.append(row, p if run.record_p else None, (margins, rivals) if run.record_margins else None)
             best.consider(row, method.predictor.state_dict())
         note = iteration.note if isinstance(iteration, Captured) else told
-        yield Update(step, run.iterations, row=row or None, note=None if note == told else note)
+        holdout = material.dataset.holdout
+        yield Update(step, run.iterations, row=row or None, note=None if note == told else note, holdout=holdout)
         told = note
+        if row and has_diverged(row) and not lost:
+            lost = True
+            why = f"training diverged: loss or outputs are not finite at iteration {step}; try a smaller lr"
+            yield Update(step, run.iterations, note=why)
         # ranks ask each other seldom where the question would make a GPU wait
         asked = ranks.size == 1 or device.type != "cuda" or is_row or step % 16 == 0
         stopping = asked and ranks.any(should_stop())

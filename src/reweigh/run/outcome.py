@@ -43,7 +43,10 @@ def finish(run: Run, material: Material, net: nn.Module, best: Best, result: dic
 
 @dataclass
 class Best:
-    """The best net so far, by validation accuracy where there is a validation part, else by test accuracy."""
+    """The best net so far, by validation accuracy where there is a validation part, else by test accuracy.
+
+    One that diverged is none, however well class 0 happens to do.
+    """
 
     score: float = -math.inf
     step: int = -1
@@ -51,7 +54,7 @@ class Best:
 
     def consider(self, row: dict[str, Any], net: dict[str, Tensor]) -> None:
         score = row.get("validation_accuracy", row.get("test_accuracy"))
-        if score is not None and score > self.score:
+        if score is not None and score > self.score and not has_diverged(row):
             self.score, self.step = score, row["step"]
             self.net = {name: tensor.detach().cpu().clone() for name, tensor in net.items()}
 
@@ -59,6 +62,15 @@ class Best:
 def finite(row: dict[str, Any]) -> dict[str, Any]:
     """The row with None where a number is not finite, which JSON has no word for."""
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+
+
+def has_diverged(row: dict[str, Any]) -> bool:
+    """Whether a row that is `finite` tells of a loss, or of outputs of the net, that were not.
+
+    >>> has_diverged({"step": 10, "loss": None, "p_mean": 0.5}), has_diverged({"step": 10, "loss": 2.0, "p_mean": 0.5})
+    (True, False)
+    """
+    return row.get("loss") is None or row.get("p_mean") is None
 
 
 def header_of(run: Run, material: Material) -> Header:
@@ -84,7 +96,11 @@ def header_of(run: Run, material: Material) -> Header:
 def result_of(
     run: Run, material: Material, rows: list[dict[str, Any]], best: Best, seen: Seen | None
 ) -> dict[str, Any]:
-    """Final and best, side by side; best of test checkpoints is what papers print, and is optimistic."""
+    """Final and best, side by side; best of test checkpoints is what papers print, and is optimistic.
+
+    `diverged` is the first iteration at which the loss or the outputs were found not to be finite, None where they
+    always were.
+    """
     final = {key: value for key, value in rows[-1].items() if not isinstance(value, list)}
     scored = [row for row in rows if row.get("test_accuracy") is not None]
     top = max(scored, key=lambda row: row["test_accuracy"], default=None)
@@ -92,6 +108,7 @@ def result_of(
         "final": final,
         "best": None if top is None else {"step": top["step"], "test_accuracy": top["test_accuracy"]},
         "holdout": material.dataset.holdout,
+        "diverged": next((row["step"] for row in rows if has_diverged(row)), None),
         "kept": {
             "step": best.step,
             "by": "validation" if material.validation is not None else material.dataset.holdout,

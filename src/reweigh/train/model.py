@@ -107,7 +107,8 @@ def load_model(
     """The net, in evaluation mode on `device`, and its card.
 
     Raises:
-        DataError: a file is missing, damaged, or not of this format; or there is no such model in the folder.
+        DataError: a file is missing, damaged, or not of this format; there is no such model in the folder; or its
+            weights are not finite, because training diverged.
     """
     folder = Path(folder)
     path = folder / "model.json"
@@ -134,6 +135,8 @@ def load_model(
     if hashlib.sha256(weights.read_bytes()).hexdigest() != digests[which]:
         raise DataError(f"{weights}: damaged; its content does not have the digest in model.json")
     load_weights(net, weights)
+    if not all(bool(tensor.isfinite().all()) for tensor in net.state_dict().values()):
+        raise DataError(f"{weights}: the weights are not finite: training diverged; train again with a smaller lr")
     return net.to(device).eval(), card
 
 

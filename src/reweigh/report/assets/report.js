@@ -35,15 +35,16 @@ function runsTable(groups, chosen, changed) {
   const also = [...new Set(groups.flatMap((group) => Object.keys(group.also)))];
   const boxes = [];
   const text = (name, pick) => ({ name, value: pick, left: groups.some((group) => typeof pick(group) === "string"), cell: (group) => { const value = pick(group); return value === null || value === undefined ? "–" : String(value); } });
+  const noisy = groups.some((group) => group.holdout !== "test");
   const differs = (name) => new Set(groups.map((group) => group[name])).size > 1;
   const columns = [
     { name: "Draw", plain: true, value: () => 0, cell: (group) => checkbox(group) },
     text("Taught by", (group) => group.taught),
-    ...["data", "net", "holdout"].filter((name) => name === "data" || differs(name)).map((name) => text({ data: "Data", net: "Net", holdout: "Tested on" }[name], (group) => group[name])),
+    ...["data", "net", "holdout"].filter((name) => name === "data" || (name === "holdout" ? noisy : differs(name))).map((name) => text({ data: "Data", net: "Net", holdout: "Tested on" }[name], (group) => group[name])),
     text("Noise", (group) => group.noise),
     { name: "Wrong labels", value: (group) => group.measured, cell: (group) => percent(group.measured) },
     ...also.map((name) => text(sentence(name), (group) => (group.also[name] === undefined ? null : group.also[name]))),
-    { name: "Runs done", value: (group) => group.done, cell: (group) => `${group.done} of ${group.seeds.length}` },
+    { name: "Runs done", value: (group) => group.done, cell: (group) => `${group.done} of ${group.seeds.length}${group.diverged ? `, ${group.diverged} diverged` : ""}` },
     { name: "Final %", value: (group) => group.final && group.final[0], cell: (group) => score(group.final) },
     { name: "Best %", value: (group) => group.best && group.best[0], cell: (group) => score(group.best) },
   ];
@@ -74,6 +75,8 @@ function runsTable(groups, chosen, changed) {
   return el("section", { "aria-labelledby": "runs" },
     el("h2", { id: "runs" }, "Runs"),
     el("p", null, "Runs that differ only in their seed stand in one line: mean ± standard deviation of the test accuracy. Final is after the last iteration; best is the highest of all evaluations on the same test part, as papers often print it, and flatters."),
+    noisy ? el("p", null, "The noisy hold-out is a part of the data that was set aside with its labels as given: where they are wrong, even a perfect net counts as wrong. Only a test part with labels that were checked tells how good a net is.") : null,
+    groups.some((group) => group.diverged) ? el("p", null, "A run that diverged has a net whose numbers are not finite: its accuracy is that of always naming one class. A smaller learning rate may help.") : null,
     groups.length > 8 ? el("p", { class: "filter" }, el("label", { htmlFor: filter.id }, "Show only lines with"), " ", filter) : null,
     table.element, el("p", { class: "hint" }, hint));
 }

@@ -1,0 +1,70 @@
+"""A run that diverged is a result, and says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reweigh.errors import DataError
+from reweigh.experiment.finding import find
+from reweigh.procedures.predictions import training_probabilities
+from reweigh.record import read_result, read_rows, summarise
+from reweigh.run import Update, execute
+from reweigh.spec import Run
+from reweigh.train.model import load_model
+
+WILD = Run(
+    data="digits",
+    net="mlp-16",
+    weighting="CCE",
+    lr=1e12,
+    iterations=60,
+    batch_size=50,
+    evaluate_every=20,
+    record_p=True,
+    device="cpu",
+)
+
+
+def test_a_run_that_diverged_says_so_and_is_a_result(tmp_path: Path) -> None:
+    updates: list[Update] = []
+    folder = execute(WILD, tmp_path, watch=updates.append)
+    notes = [update.note for update in updates if update.note is not None]
+    assert notes == ["training diverged: loss or outputs are not finite at iteration 20; try a smaller lr"]
+    assert all(row["loss"] is None for row in read_rows(folder))
+    result = read_result(folder)
+    assert result is not None
+    assert (summarise(folder).state, result["diverged"], result["kept"]["step"]) == ("done", 20, -1)
+    finding = find(folder)
+    assert finding is not None
+    assert finding.metrics["final"] == pytest.approx(0.1, abs=0.02)
+
+
+def test_its_model_is_not_taken_for_one(tmp_path: Path) -> None:
+    folder = execute(WILD, tmp_path)
+    with pytest.raises(DataError, match=r"model.safetensors: the weights are not finite: training diverged"):
+        load_model(folder / "model")
+    with pytest.raises(DataError, match="there is no best model"):
+        load_model(folder / "model", "best")
+    with pytest.raises(DataError, match="training diverged"):
+        training_probabilities(WILD, folder)
+
+
+def test_the_best_model_from_before_can_be_used(tmp_path: Path) -> None:
+    folder = execute(replace(WILD, lr=0.1, schedule="step(1e13, at=[30])"), tmp_path)
+    result = read_result(folder)
+    assert result is not None
+    assert (result["diverged"], result["kept"]["step"]) == (40, 20)
+    load_model(folder / "model", "best")
+    with pytest.raises(DataError, match="training diverged"):
+        load_model(folder / "model")
+
+
+def test_a_sound_run_has_not_diverged(tmp_path: Path) -> None:
+    updates: list[Update] = []
+    result = read_result(execute(replace(WILD, lr=0.1), tmp_path, watch=updates.append))
+    assert result is not None
+    assert result["diverged"] is None
+    assert not [update.note for update in updates if update.note is not None]
