@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from reweigh.cli import app
+from reweigh.cli.app import app
 
 TINY = ["--data", "digits", "--net", "mlp-8", "--iterations", "40", "--evaluate-every", "10", "--device", "cpu"]
 NOISY = ["--noise", "symmetric", "--rate", "0.4"]

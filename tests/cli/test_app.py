@@ -18,7 +18,7 @@ def test_help_of_every_command_needs_neither_torch_nor_numpy() -> None:
     program = """
 import sys
 from typer.main import get_command
-from reweigh.cli import app
+from reweigh.cli.app import app
 
 def walk(command, path):
     yield path

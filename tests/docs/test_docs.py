@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 import reweigh
-from reweigh.cli import app
+from reweigh.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

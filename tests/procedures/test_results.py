@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from reweigh.cli import app
+from reweigh.cli.app import app
 from reweigh.procedures import (
     anchor_forward,
     curriculum,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import reweigh
-from reweigh.cli import app
+from reweigh.cli.app import app
 from reweigh.report import Group, Lines, collect, draw, group, paper_figure, write
 from reweigh.report.dynamics import densities, dynamics
 from reweigh.report.inside import inside

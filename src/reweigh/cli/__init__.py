@@ -1,5 +1,16 @@
 """The command line, one file per command. Nothing heavy is imported before a command needs it."""
 
-from reweigh.cli.app import app, main
+import sys
 
-__all__ = ["app", "main"]
+__all__ = ["main"]
+
+
+def main() -> None:
+    """The entry point; Ctrl-C ends it with a line also while the commands are still being loaded."""
+    try:
+        from reweigh.cli.app import app
+
+        app(prog_name="reweigh")
+    except KeyboardInterrupt:
+        print("reweigh: stopped at once", file=sys.stderr)
+        sys.exit(130)

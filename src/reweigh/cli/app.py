@@ -106,8 +106,3 @@ _add(predict.predict)
 _add(retrieve.retrieve)
 _add(suspects.suspects)
 _add(correct.correct)
-
-
-def main() -> None:
-    """The entry point."""
-    app(prog_name="reweigh")
