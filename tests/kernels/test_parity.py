@@ -232,11 +232,29 @@ def test_nan_and_unknown_labels_show(device: torch.device) -> None:
     assert gradient[[0, 3]].isfinite().all()
 
 
-def test_integer_types_of_targets(device: torch.device) -> None:
+@pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0)], ids=repr)
+def test_integer_types_of_targets(weighting: Weighting, device: torch.device) -> None:
+    logits, target = draw(6, 300, device)
+    target = target % 100
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32):
+        narrow, criterion = target.to(dtype), Criterion(weighting, reduction="none")
+        if dtype == torch.uint8:
+            narrow[:2] = 156  # what -100 would be in eight bits
+        value, gradient = result(criterion, logits, narrow)
+        expected_value, expected = result(criterion, logits, narrow.long())
+        assert torch.equal(value, expected_value)
+        assert torch.equal(gradient, expected)
+        # differentiated again
+        z = logits.clone().requires_grad_()
+        first, second = (
+            torch.autograd.grad(criterion(z, y).sum(), z, create_graph=True)[0] for y in (narrow, narrow.long())
+        )
+        assert torch.equal(first, second)
+
+
+def test_strided_targets(device: torch.device) -> None:
     logits, target = draw(6, 10, device)
     _, expected = result(Criterion(CCE()), logits, target)
-    for dtype in (torch.uint8, torch.int16, torch.int32):
-        _, gradient = result(Criterion(CCE()), logits, target.to(dtype))
-        assert torch.equal(gradient, expected)
     _, gradient = result(Criterion(CCE()), logits, torch.stack((target, target), 1)[:, 0])
     assert torch.equal(gradient, expected)

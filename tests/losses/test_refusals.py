@@ -90,3 +90,13 @@ def test_reduction_is_checked_and_shown_settings() -> None:
         LabelSmoothing(reduction="avg")
     assert repr(LabelSmoothing(0.2)) == "LabelSmoothing(epsilon=0.2, sl_compat=False)"
     assert repr(Forward(torch.eye(2))) == "Forward()"
+
+
+def test_labels_of_every_width() -> None:
+    logits = torch.randn(2, 300, generator=torch.Generator().manual_seed(0))
+    loss = LabelSmoothing(0.1)
+    for dtype in (torch.uint8, torch.int8, torch.uint16, torch.int32):  # 300 is 44 in eight bits
+        target = torch.tensor([50, 100], dtype=dtype)
+        torch.testing.assert_close(loss(logits, target), loss(logits, target.long()))
+    with pytest.raises(ValueError, match=r"target must be in \[0, 199\], got 255"):
+        loss(logits[:, :200], torch.tensor([255, 0], dtype=torch.uint8))

@@ -89,20 +89,26 @@ def weigh(
         scale = torch.full_like(divisor, size)
     else:
         log_scale, scale = torch.zeros_like(divisor), mean
-    w = (log_w + log_scale + log_taper(log_q, options.taper)).exp()
+    w = counted((log_w + log_scale + log_taper(log_q, options.taper)).exp(), s)
     coefficient = torch.where(active, scale * s * w, 0.0)
     if options.value == "objective":
         factor = (log_scale.exp() * scale).detach()  # a frozen normaliser: only the coefficient makes a gradient
         value = potential(weighting, margin.detach(), options.taper).to(log_w.dtype) * factor
     else:
         value = -log_p.detach() * mean
-    # a label that counts for nothing adds nothing, even where its value is infinite or NaN
-    value = torch.where(s == 0, value.nan_to_num(0.0, 0.0, 0.0), value)
-    return s * value, coefficient
+    return s * counted(value, s), coefficient
+
+
+def counted(x: Tensor, s: Tensor) -> Tensor:
+    """x, about to be multiplied by s: a label that counts for nothing adds nothing, even an infinite or NaN one.
+
+    A finite x stays, so that the product has its derivative at s = 0.
+    """
+    return torch.where(s == 0, x.nan_to_num(0.0, 0.0, 0.0), x)
 
 
 def log_total(log_w: Tensor, s: Tensor, active: Tensor, group: Any) -> Tensor:
-    """log Σ s w over the batch and the process group; -inf where nothing counts.
+    """log Σ s w over the batch and the process group; -inf where nothing counts, NaN where something NaN does.
 
     Taken relative to the largest weight that counts, so that no β overflows, and with s outside the logarithm, so
     that it can be differentiated at s = 0.
@@ -113,11 +119,10 @@ def log_total(log_w: Tensor, s: Tensor, active: Tensor, group: Any) -> Tensor:
         dist.all_reduce(top, dist.ReduceOp.MAX, group)
     top = torch.where(top == -math.inf, 0.0, top)
     # the ceiling only meets labels with s = 0, whose infinite weight must not become 0 * inf
-    total = torch.where(
-        active, s * (log_w - top).clamp_max(700 if log_w.dtype == torch.float64 else 80).exp(), 0.0
-    ).sum()
-    total = over_group(total, group)
-    return torch.where(total > 0, top + torch.where(total > 0, total, 1.0).log(), -math.inf)
+    w = (log_w - top).clamp_max(700 if log_w.dtype == torch.float64 else 80).exp()
+    total = over_group(torch.where(active, s * counted(w, s), 0.0).sum(), group)
+    nothing = total == 0
+    return torch.where(nothing, -math.inf, top + torch.where(nothing, 1.0, total).log())
 
 
 def group_size(group: Any) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,11 +13,11 @@ from torch import Tensor
 from reweigh import kernels
 from reweigh.criterion.direct import Direct, Found, is_direct
 from reweigh.criterion.emit import emit, log_total, weigh
-from reweigh.criterion.labels import Labels, check_floating, read
+from reweigh.criterion.labels import Labels, check_floating, choose, over_positions, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
-from reweigh.direction import log_probabilities, margin_and_pull, statistic
+from reweigh.direction import class_dim, log_probabilities, margin_and_pull, statistic
 from reweigh.weighting import Weighting
-from reweigh.weighting.compose import may_learn
+from reweigh.weighting.compose import align, may_learn
 from reweigh.weighting.parameter import holds, in_checked_mode
 
 
@@ -99,8 +100,7 @@ def criterion(
         weighted = (weight, sample_weight, ignore_index, label_smoothing)
         labels = read(z, target, options.weighting, *weighted, inplace, find)
         check_call(options, log_normaliser, {"weight": weight, "sample_weight": sample_weight})
-        arguments = (labels.s, active(labels), labels.divisor, labels.weighting, options, log_normaliser)
-        return labels, *weigh(labels.margin, *arguments)
+        return labels, *_weigh(labels, options, log_normaliser)
 
     def by_margins(z: Tensor) -> Tensor:
         labels, value, coefficient = weighed(z)
@@ -153,8 +153,7 @@ def binary_criterion(
     labels = read_binary(logits, target, options.weighting, weight, pos_weight, sample_weight)
     factors = {"weight": weight, "pos_weight": pos_weight, "sample_weight": sample_weight}
     check_call(options, log_normaliser, factors)
-    arguments = (labels.s, active(labels), labels.divisor, labels.weighting, options, log_normaliser)
-    value, coefficient = weigh(labels.margin, *arguments)
+    value, coefficient = _weigh(labels, options, log_normaliser)
     return _reduce(emit(value, labels.margin, coefficient), options, True, logits)
 
 
@@ -166,7 +165,11 @@ def read_binary(
     pos_weight: Tensor | None,
     sample_weight: Tensor | None,
 ) -> Labels:
-    """Two labels for each logit, present (margin z) and absent (margin -z), weighted by y and 1 - y."""
+    """Two labels for each logit, present (margin z) and absent (margin -z), weighted by y and 1 - y.
+
+    `weight` and `pos_weight` broadcast from the last dimension, as torch has it; `sample_weight`, which has one factor
+    per example at least, from the first.
+    """
     check_floating(logits)
     if target.shape != logits.shape:
         raise ValueError(f"target must have the logits' shape {tuple(logits.shape)}, got {tuple(target.shape)}")
@@ -175,17 +178,28 @@ def read_binary(
         raise ValueError(f"target must be in [0, 1], got values from {y.min().item():g} to {y.max().item():g}")
     z = statistic(logits)
     s = torch.stack((y if pos_weight is None else y * statistic(pos_weight), 1 - y))
-    for name, factor in (("weight", weight), ("sample_weight", sample_weight)):
-        if factor is not None:
-            try:
-                s = s * statistic(factor).expand(logits.shape)
-            except RuntimeError as error:
-                raise ValueError(
-                    f"{name} of shape {tuple(factor.shape)} does not broadcast to {tuple(logits.shape)}"
-                ) from error
+    if weight is not None:
+        try:
+            s = s * statistic(weight).expand(logits.shape)
+        except RuntimeError as error:
+            raise ValueError(
+                f"weight of shape {tuple(weight.shape)} does not broadcast to {tuple(logits.shape)}"
+            ) from error
+    if sample_weight is not None:
+        s = s * statistic(over_positions(sample_weight, logits.shape))
     # as BCEWithLogitsLoss: a mean over elements, whatever their weights
     count = s.new_full((), float(logits.numel()))
-    return Labels(torch.stack((z, -z)), s, torch.ones_like(z, dtype=torch.bool), count, weighting, True)
+    num_classes, *within = logits.shape[class_dim(logits) :] or (1,)
+    index = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(within))
+    chosen = choose(weighting, index, num_classes, logits.shape)
+    return Labels(torch.stack((z, -z)), s, torch.ones_like(z, dtype=torch.bool), count, chosen, True)
+
+
+def _weigh(labels: Labels, options: Options, log_normaliser: Tensor | float | None) -> tuple[Tensor, Tensor]:
+    if isinstance(options.taper, Tensor):
+        options = replace(options, taper=align(options.taper, labels.positions))
+    arguments = (labels.s, active(labels), labels.divisor, labels.weighting, options, log_normaliser)
+    return weigh(labels.margin, *arguments)
 
 
 def active(labels: Labels) -> Tensor:

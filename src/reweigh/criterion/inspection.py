@@ -11,18 +11,20 @@ from torch import Tensor
 from reweigh.criterion.functional import active
 from reweigh.criterion.labels import read
 from reweigh.criterion.options import Normalise, Taper, resolve
-from reweigh.direction import log_probabilities
+from reweigh.direction import class_dim, log_probabilities, margins, statistic
 from reweigh.weighting import Weighting
-from reweigh.weighting.compose import log_taper
+from reweigh.weighting.compose import align, log_taper
 
 
 class Stats(NamedTuple):
     """What a criterion would do with a batch, shaped like its positions.
 
     Attributes:
-        p: probability of the label (its expectation for probability targets).
-        w: the weight w(p), after unit normalisation where asked for, before class and sample weights and taper.
-        effective_size: (Σ g)² / Σ g² of the emitted norms g: how many examples really pull.
+        p: probability of the label (its expectation for probability targets); NaN where the label is ignored.
+        w: the weight w(p), after unit normalisation where asked for, before class and sample weights and taper; NaN
+            where the label is ignored.
+        effective_size: (Σ g)² / Σ g² of the emitted norms g: how many examples really pull. Where a target spreads
+            over several labels, which pull against each other, g is what is left.
         share: each position's part of the batch's whole derivative; sums to 1, or is 0 throughout.
     """
 
@@ -57,12 +59,19 @@ def inspect(
     log_p, log_q = log_probabilities(labels.margin)
     log_w = labels.weighting.log_weight(log_p, log_q)
     counts = active(labels) & (labels.s > 0)
-    pull = torch.where(counts, log_w + log_taper(log_q, options.taper) + labels.s.log(), -torch.inf)
-    p, w = log_p.exp(), log_w.exp()
+    log_pull = log_w + log_taper(log_q, align(options.taper, labels.positions)) + labels.s.log()
+    log_pull = torch.where(counts, log_pull, -torch.inf)
+    top = log_pull.amax() if log_pull.numel() else log_pull.new_zeros(())
+    norm = (log_pull - torch.where(top == -torch.inf, 0.0, top)).exp()
+    p, w, known = log_p.exp(), log_w.exp(), labels.valid
     if labels.dense:
-        chance = labels.s / labels.s.sum(0).clamp_min(1e-300)
-        p, w, pull = (chance * p).sum(0), torch.where(counts, chance * w, 0.0).sum(0), pull.logsumexp(0)
-    flat = pull.flatten()
-    share = flat.softmax(0) if bool((flat > -torch.inf).any()) else torch.zeros_like(flat)
+        mass = labels.s.sum(0)
+        known = known & (mass != 0)
+        chance = labels.s / torch.where(mass == 0, 1.0, mass)
+        p, w = (chance * p).sum(0), torch.where(counts, chance * w, 0.0).sum(0)
+        gradient: Tensor = torch.func.vjp(margins, statistic(logits))[1](norm)[0]
+        norm = torch.where(counts.any(0), gradient.abs().sum(class_dim(logits)) / 2, 0.0)
+    total = norm.sum()
+    share = norm / torch.where(total == 0, 1.0, total)
     size = share.sum().square() / share.square().sum().clamp_min(1e-300)
-    return Stats(p, w, size, share.reshape(pull.shape))
+    return Stats(torch.where(known, p, torch.nan), torch.where(known, w, torch.nan), size, share)

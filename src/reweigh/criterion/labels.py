@@ -11,7 +11,7 @@ from torch import Tensor
 from reweigh import kernels
 from reweigh.direction import class_dim, margin, margins, statistic
 from reweigh.weighting import Weighting
-from reweigh.weighting.compose import has_classes, select
+from reweigh.weighting.compose import align, has_classes, has_examples, lead, select
 from reweigh.weighting.parameter import entries, holds, in_checked_mode, is_readable
 
 
@@ -28,6 +28,10 @@ class Labels(NamedTuple):
     divisor: Tensor
     weighting: Weighting
     dense: bool
+
+    @property
+    def positions(self) -> torch.Size:
+        return self.margin.shape[1:] if self.dense else self.margin.shape
 
 
 def read(
@@ -65,11 +69,17 @@ def read(
             raise ValueError(
                 f"target of probabilities must have the logits' shape {tuple(logits.shape)}, got {tuple(target.shape)}"
             )
+        if ignore_index >= 0:
+            raise ValueError(
+                f"ignore_index={ignore_index} does not go with a target of probabilities, which names no class; "
+                "give a sample_weight of 0 to what is to be ignored"
+            )
         valid, share = torch.ones(positions, dtype=torch.bool, device=logits.device), target.movedim(dim, 0)
     else:
         check_indices(target, positions, num_classes, ignore_index)
-        valid, given = target != ignore_index, target
-        target = target.long().masked_fill(~valid, 0)
+        given, target = target, target.long()  # wide before it is compared: -100 is 156 in a uint8
+        valid = target != ignore_index
+        target = target.masked_fill(~valid, 0)
         smoothed = label_smoothing > 0
         if smoothed:
             share = _one_hot(target, num_classes)
@@ -97,8 +107,14 @@ def read(
 
     s = weighted(s, index)
     divisor = (weighted(statistic(valid), target) if smoothed else s).sum()
-    chosen = select(weighting, index) if has_classes(weighting) else weighting
-    return Labels(m, s, valid, divisor, chosen, share is not None)
+    return Labels(m, s, valid, divisor, choose(weighting, index, num_classes, positions), share is not None)
+
+
+def choose(weighting: Weighting, index: Tensor, num_classes: int, positions: torch.Size) -> Weighting:
+    """The weighting with its tensors where they belong: by example along the leading dimension, by class at `index`."""
+    if len(positions) > 1 and has_examples(weighting):
+        weighting = align(weighting, positions)
+    return select(weighting, index, num_classes) if has_classes(weighting) else weighting
 
 
 def check_floating(logits: Tensor) -> None:
@@ -122,6 +138,7 @@ def check_indices(target: Tensor, positions: torch.Size, num_classes: int, ignor
         )
     if not is_readable(target):
         return
+    target = target.long()  # where any number of classes, and any index to ignore, is itself
     within = (target >= 0) & (target < num_classes) | (target == ignore_index)
     if not holds(within):
         bad = target[~within][0].item()
@@ -136,9 +153,4 @@ def _one_hot(target: Tensor, num_classes: int) -> Tensor:
 
 def over_positions(sample_weight: Tensor, positions: torch.Size) -> Tensor:
     """One weight per position, or per example (the leading dimensions) for dense prediction."""
-    if sample_weight.shape != positions[: sample_weight.ndim]:
-        raise ValueError(
-            f"sample_weight must be shaped {tuple(positions)} as the target, or a leading part of that, "
-            f"got {tuple(sample_weight.shape)}"
-        )
-    return sample_weight.reshape(sample_weight.shape + (1,) * (len(positions) - sample_weight.ndim))
+    return lead(sample_weight, positions, "sample_weight")

@@ -81,7 +81,7 @@ def scales(
 ) -> tl.tensor:
     """What the weights are multiplied by, and the logarithm of what else; a batch with nothing in it stays at zero."""
     if BATCH:
-        scale, log_scale = mass * 0.0 + 1.0, tl.where(total > 0, -(top + tl.log(total)), 0.0)
+        scale, log_scale = mass * 0.0 + 1.0, tl.where(total == 0, 0.0, -(top + tl.log(total)))
     else:
         scale, log_scale = mean_or_sum(mass, REDUCTION), mass * 0.0
     return scale, log_scale
@@ -148,7 +148,7 @@ def settle(
         mass += tl.load(at + 2, mask=inside, other=0.0)
         surprise += tl.load(at + 3, mask=inside, other=0.0)
     highest = tl.max(top, 0)
-    total = tl.sum(tl.where(top == -float("inf"), 0.0, total * tl.exp(top - highest)), 0)
+    total = tl.sum(tl.where(total == 0, 0.0, total * tl.exp(top - highest)), 0)
     conclude(settled, values, highest, total, tl.sum(mass, 0), tl.sum(surprise, 0), BATCH, REDUCTION)
 
 

@@ -52,6 +52,7 @@ def check(logits: Tensor, target: Tensor) -> None:
         raise TypeError(f"target must hold class indices (integers), not {target.dtype}")
     if target.shape != logits.shape[:1]:
         raise ValueError(f"target must have the shape ({len(logits)},) of the rows, not {tuple(target.shape)}")
+    target = target.long()  # 300 classes are 44 in a uint8
     within = (target >= 0) & (target < logits.shape[1])
     if not holds(within):
         raise ValueError(f"target must be in [0, {logits.shape[1] - 1}], got {target[~within][0].item()}")

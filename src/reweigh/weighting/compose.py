@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -69,6 +70,8 @@ class Product(Weighting):
 @dataclass(frozen=True, repr=False)
 class Scaled(Weighting):
     """w = factor * w_1, where the factor is a number or a tensor with one entry per example.
+
+    For dense prediction, (N, d1, ...), a tensor has one entry per example (N), or one per position.
 
     >>> from reweigh.weighting import CCE
     >>> (3 * CCE())(0.0)
@@ -160,6 +163,17 @@ def has_classes(part: Any) -> bool:
     return isinstance(part, PerClass) or has_classes(tuple([getattr(part, field.name) for field in fields(part)]))
 
 
+def has_examples(part: Any) -> bool:
+    """Whether a tensor with entries stands outside every `PerClass`: they belong to examples."""
+    if isinstance(part, Tensor):
+        return part.ndim > 0
+    if isinstance(part, tuple):
+        return any(map(has_examples, part))
+    if not is_dataclass(part) or isinstance(part, PerClass):
+        return False
+    return has_examples(tuple([getattr(part, field.name) for field in fields(part)]))
+
+
 def may_learn(part: Any) -> bool:
     """Whether something in a weighting may have a gradient of its own: a tensor that requires one, or any function."""
     if isinstance(part, Tensor):
@@ -187,17 +201,59 @@ def is_tapered(weighting: Weighting) -> bool:
     return isinstance(weighting, Tapered)
 
 
-def select(part: Any, target: Tensor, inside: bool = False) -> Any:
-    """The weighting with every tensor below a `PerClass` replaced by its entries at `target`."""
+def select(part: Any, target: Tensor, num_classes: int | None = None, *, inside: bool = False) -> Any:
+    """The weighting with every tensor below a `PerClass` replaced by its entries at `target`.
+
+    Refused where a tensor has not one entry for each of `num_classes`, unless that is None.
+    """
     if isinstance(part, PerClass):
-        return select(part.weighting, target, inside=True)
+        return select(part.weighting, target, num_classes, inside=True)
     if inside and isinstance(part, Tensor) and part.ndim > 0:
+        if num_classes is not None and part.shape[0] != num_classes:
+            raise ValueError(
+                f"PerClass: a tensor must have one entry for each of the {num_classes} classes, "
+                f"got shape {tuple(part.shape)}"
+            )
         return entries(part, target)
     if isinstance(part, tuple):
-        return tuple([select(each, target, inside) for each in part])
+        return tuple([select(each, target, num_classes, inside=inside) for each in part])
     if is_dataclass(part) and not isinstance(part, type):
-        chosen = {field.name: select(getattr(part, field.name), target, inside) for field in fields(part)}
-        return replace(part, **chosen)
+        names = [field.name for field in fields(part)]
+        return replace(
+            part, **{name: select(getattr(part, name), target, num_classes, inside=inside) for name in names}
+        )
+    return part
+
+
+def lead(x: Tensor, positions: Sequence[int], name: str) -> Tensor:
+    """x along the leading dimensions of `positions`, where 1 stands for any size: (N) becomes (N, 1, ...).
+
+    >>> lead(torch.ones(2), (2, 5, 7), "sample_weight").shape
+    torch.Size([2, 1, 1])
+    """
+    missing = len(positions) - x.ndim
+    if missing < 0 or any(size not in (1, whole) for size, whole in zip(x.shape, positions, strict=False)):
+        raise ValueError(
+            f"{name} must be shaped {tuple(positions)} or a leading part of that, such as one entry per example, "
+            f"got {tuple(x.shape)}"
+        )
+    return x.reshape(x.shape + (1,) * missing)
+
+
+def align(part: Any, positions: Sequence[int]) -> Any:
+    """The weighting with every tensor outside a `PerClass` along the leading dimensions of `positions`.
+
+    So that one entry per example is one per example for dense prediction, too.
+    """
+    if isinstance(part, Tensor):
+        if part.ndim == 0 or len(positions) < 2:  # where the first dimension is the last
+            return part
+        return lead(part, positions, "a tensor in a weighting or as taper, if not in PerClass,")
+    if isinstance(part, tuple):
+        return tuple([align(each, positions) for each in part])
+    if is_dataclass(part) and not isinstance(part, (type, PerClass)):
+        aligned = {field.name: align(getattr(part, field.name), positions) for field in fields(part)}
+        return replace(part, **aligned)
     return part
 
 

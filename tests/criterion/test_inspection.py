@@ -1,0 +1,88 @@
+"""What `inspect` says of a batch is what the criterion does with it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from reweigh import CCE, DM, Criterion, Weighting, inspect
+
+
+def draw(*shape: int) -> Tensor:
+    return 3 * torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def norms(criterion: Criterion, logits: Tensor, target: Tensor, **call: Any) -> Tensor:
+    z = logits.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(criterion(z, target, **call), z)
+    return gradient.abs().sum(1)
+
+
+@pytest.mark.parametrize("kind", ["indices", "smoothed", "probabilities"])
+@pytest.mark.parametrize("shape", [(40, 6), (5, 4, 3, 2)], ids=str)
+@pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8), DM(0.5, torch.tensor(4.0))], ids=repr)
+def test_shares_are_those_of_the_emitted_norms(weighting: Weighting, shape: tuple[int, ...], kind: str) -> None:
+    logits = draw(*shape)
+    positions = (shape[0], *shape[2:])
+    target = torch.randint(shape[1], positions, generator=torch.Generator().manual_seed(1))
+    settings: dict[str, Any] = {"weight": torch.linspace(0.5, 2, shape[1], dtype=torch.float64)}
+    if kind == "probabilities":
+        target = draw(*shape).flip(0).softmax(1)
+    elif kind == "smoothed":
+        settings["label_smoothing"] = 0.2
+    if kind != "probabilities":
+        target.view(-1)[::5] = -100
+    call = {"sample_weight": torch.linspace(0, 1, shape[0], dtype=torch.float64)}
+    g = norms(Criterion(weighting, **settings), logits, target, **call)
+    stats = inspect(logits, target, weighting, **settings, **call)
+    torch.testing.assert_close(stats.share, g / g.sum())
+    torch.testing.assert_close(stats.effective_size, g.sum().square() / g.square().sum())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_an_ignored_position_has_neither_p_nor_w(smoothing: float) -> None:
+    logits, target = draw(4, 3), torch.tensor([0, -100, 2, 1])
+    stats = inspect(logits, target, DM(0.5, 8), label_smoothing=smoothing)
+    without = inspect(logits[[0, 2, 3]], target[[0, 2, 3]], DM(0.5, 8), label_smoothing=smoothing)
+    assert stats.p.isnan().tolist() == stats.w.isnan().tolist() == [False, True, False, False]
+    assert stats.share[1] == 0
+    torch.testing.assert_close(stats.p.nanmean(), without.p.mean())
+    torch.testing.assert_close(stats.w[[0, 2, 3]], without.w)
+    torch.testing.assert_close(stats.effective_size, without.effective_size)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_infinite_logits_and_nan_ones_that_count_for_nothing(smoothing: float) -> None:
+    logits, target = draw(5, 3), torch.tensor([0, 1, 2, 1, -100])
+    logits[0, 1] = logits[1, 1] = -math.inf
+    logits[3:] = math.nan
+    s = torch.tensor([1.0, 1, 1, 0, 1])
+    stats = inspect(logits, target, DM(0.5, 8), label_smoothing=smoothing, sample_weight=s)
+    g = norms(Criterion(DM(0.5, 8), label_smoothing=smoothing), logits[:3], target[:3])
+    torch.testing.assert_close(stats.share, torch.cat((g / g.sum(), torch.zeros(2, dtype=g.dtype))))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_in_any_grad_mode_and_far_from_one(mode: Any, smoothing: float) -> None:
+    logits, target = draw(4, 3), torch.tensor([0, 1, 2, 1])
+    settings: dict[str, Any] = {"label_smoothing": smoothing, "normalise": None, "taper": 0.0}
+    expected = inspect(logits, target, DM(0.5, 4), **settings).share
+    with mode():
+        stats = inspect(logits.clone(), target, 1e-300 * (1e-300 * DM(0.5, 4)), **settings)
+    torch.testing.assert_close(stats.share, expected)
+    assert not stats.share.requires_grad
+
+
+def test_nothing_there_and_nothing_that_counts() -> None:
+    assert inspect(torch.empty(0, 3), torch.empty(0, dtype=torch.long), CCE()).share.shape == (0,)
+    for smoothing in (0.0, 0.1):
+        stats = inspect(
+            draw(2, 3), torch.tensor([0, 1]), CCE(), label_smoothing=smoothing, sample_weight=torch.zeros(2)
+        )
+        assert not stats.share.any()
+        assert stats.effective_size == 0
