@@ -103,6 +103,23 @@ def test_from_loss_refuses_what_is_no_loss() -> None:
         reweigh.from_loss(lambda p: p)
     with pytest.raises(ValueError, match="must be differentiable"):
         reweigh.from_loss(lambda p: (0.5 - p).clamp_min(0).sqrt())
+    for without_gradient in (lambda p: -p.detach().log(), lambda p: 0 * p):
+        with pytest.raises(ValueError, match="derivative of the loss is 0 at every p"):
+            reweigh.from_loss(without_gradient)
+
+
+def test_functions_are_weightings_too() -> None:
+    def half(p: torch.Tensor) -> torch.Tensor:
+        return 2 * p * (1 - p)
+
+    assert reweigh.integral(half).item() == pytest.approx(reweigh.integral(MAE()).item())
+    assert reweigh.unit(half)(0.25) == pytest.approx(reweigh.unit(MAE())(0.25))
+    assert reweigh.emphasis_variance(half).item() == pytest.approx(reweigh.emphasis_variance(MAE()).item())
+    assert reweigh.share(half, 0.0, 0.2).item() == pytest.approx(reweigh.share(MAE(), 0.0, 0.2).item())
+    torch.testing.assert_close(potential(half, MARGIN), potential(MAE(), MARGIN))
+    assert reweigh.potential_range(half) == pytest.approx((0, 1))
+    assert reweigh.is_bounded(half)
+    assert reweigh.symmetry_gap(half, 3) == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
@@ -127,3 +144,11 @@ def test_emphasis_of_a_criterion_that_turns_the_direction() -> None:
     torch.testing.assert_close(per_row.w, 2 * (1 - per_row.p))
     with pytest.raises(ValueError, match="reduction must be"):
         emphasis_of(smoothing, 10, reduction="avg")
+
+
+def test_emphasis_of_a_module_with_tensors_of_its_own() -> None:
+    weighted = torch.nn.CrossEntropyLoss(weight=torch.ones(10))
+    plain = emphasis_of(torch.nn.CrossEntropyLoss(), 10)
+    torch.testing.assert_close(emphasis_of(weighted, 10), plain)
+    assert weighted.weight is not None
+    assert weighted.weight.dtype == torch.float32  # a copy was asked

@@ -33,6 +33,10 @@ def test_the_objective_is_that_of_training() -> None:
     assert curve_of(GCE(0.5)).objective == pytest.approx((0, 2))
 
 
+def test_a_function_has_a_curve() -> None:
+    assert curve_of(lambda p: 1 - p).integral == pytest.approx(0.5)
+
+
 def test_an_infinite_integral_is_drawn_as_it_is() -> None:
     curve = curve_of(Beta(0, 2))
     assert curve.integral == math.inf

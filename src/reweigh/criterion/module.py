@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from reweigh.criterion.functional import binary_criterion, criterion, log_normaliser_of, read_binary
 from reweigh.criterion.labels import read
-from reweigh.criterion.options import Normalise, Reduction, Taper, Value, resolve
+from reweigh.criterion.options import Normalise, Reduction, Taper, Value, WithOptions
 from reweigh.weighting import Weighting
 
 
-class Criterion(nn.Module):
+class Criterion(WithOptions):
     """Where `torch.nn.CrossEntropyLoss` stands: returns cross entropy, hands back the derivative you designed.
 
     ∂/∂z_i = s_i w(p_i) · direction_i · scale, with |direction_i|_1 = 1: `w` is how much example i counts.
 
     Args:
-        weighting: w(p), a `Weighting` or any callable of p or of (p, q).
+        weighting: w(p), a `Weighting` or any callable of p or of (p, q). Assign `criterion.weighting` to change it
+            later; "auto" is then resolved anew.
         weight: one factor per class.
         ignore_index: positions with this label take no part.
         reduction: "mean", "sum" or "none".
@@ -42,7 +43,7 @@ class Criterion(nn.Module):
     >>> import torch
     >>> from reweigh.weighting import CCE, DM
     >>> logits, target = torch.tensor([[1.0, 0.0, -1.0]]), torch.tensor([2])
-    >>> Criterion(CCE())(logits, target) == nn.CrossEntropyLoss()(logits, target)
+    >>> Criterion(CCE())(logits, target) == torch.nn.CrossEntropyLoss()(logits, target)
     tensor(True)
     >>> Criterion(DM(lam=0.5, beta=8))
     Criterion(DM(lam=0.5, beta=8), normalise='batch', taper=5e-07)
@@ -64,9 +65,7 @@ class Criterion(nn.Module):
         process_group: Any = None,
         inplace: bool = False,
     ) -> None:
-        super().__init__()
-        self.options = resolve(weighting, reduction, normalise, taper, value, process_group)
-        self.weighting = weighting
+        super().__init__(weighting, reduction, normalise, taper, value, process_group)
         if weight is not None and weight.ndim != 1:
             raise ValueError(f"weight must be a vector with one entry per class, got shape {tuple(weight.shape)}")
         self.register_buffer("weight", weight)
@@ -104,22 +103,20 @@ class Criterion(nn.Module):
 
     def log_normaliser(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """log Σ s w of a micro-batch; `torch.logsumexp` of several is the `log_normaliser` of their union."""
+        options = self.options
         labels = read(
             logits.detach(),
             target,
-            self.options.weighting,
+            options.weighting,
             self.weight,
             sample_weight,
             self.ignore_index,
             self.label_smoothing,
         )
-        return log_normaliser_of(labels, self.options)
-
-    def extra_repr(self) -> str:
-        return _describe(self)
+        return log_normaliser_of(labels, options)
 
 
-class BinaryCriterion(nn.Module):
+class BinaryCriterion(WithOptions):
     """Where `torch.nn.BCEWithLogitsLoss` stands: every logit a two-class problem, its derivative w(p) / 2.
 
     Args:
@@ -130,7 +127,7 @@ class BinaryCriterion(nn.Module):
     >>> import torch
     >>> from reweigh.weighting import CCE
     >>> z, y = torch.tensor([[0.5, -2.0]]), torch.tensor([[1.0, 0.0]])
-    >>> bool(torch.isclose(BinaryCriterion(CCE())(z, y), nn.BCEWithLogitsLoss()(z, y)))
+    >>> bool(torch.isclose(BinaryCriterion(CCE())(z, y), torch.nn.BCEWithLogitsLoss()(z, y)))
     True
     """
 
@@ -149,9 +146,7 @@ class BinaryCriterion(nn.Module):
         value: Value = "cross_entropy",
         process_group: Any = None,
     ) -> None:
-        super().__init__()
-        self.options = resolve(weighting, reduction, normalise, taper, value, process_group)
-        self.weighting = weighting
+        super().__init__(weighting, reduction, normalise, taper, value, process_group)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
@@ -163,23 +158,18 @@ class BinaryCriterion(nn.Module):
         sample_weight: Tensor | None = None,
         log_normaliser: Tensor | float | None = None,
     ) -> Tensor:
-        """The value, scalar or per element; targets in [0, 1], shaped like the logits."""
+        """The value, scalar or per element.
+
+        Args:
+            target: in [0, 1], shaped like the logits.
+            sample_weight: a factor per example (N), or per element; one per class is `weight`.
+        """
         return binary_criterion(
             logits, target, self.options, self.weight, self.pos_weight, sample_weight, log_normaliser
         )
 
     def log_normaliser(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """log Σ s w of a micro-batch."""
-        labels = read_binary(
-            logits.detach(), target, self.options.weighting, self.weight, self.pos_weight, sample_weight
-        )
-        return log_normaliser_of(labels, self.options)
-
-    def extra_repr(self) -> str:
-        return _describe(self)
-
-
-def _describe(module: Criterion | BinaryCriterion) -> str:
-    options = module.options
-    normalise = "batch" if options.batch else None if options.weighting is module.weighting else "unit"
-    return f"{module.weighting!r}, normalise={normalise!r}, taper={options.taper!r}"
+        options = self.options
+        labels = read_binary(logits.detach(), target, options.weighting, self.weight, self.pos_weight, sample_weight)
+        return log_normaliser_of(labels, options)

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from reweigh.density import unit
+from reweigh.density import log_integral, unit
+from reweigh.density.quadrature import parameter_device
 from reweigh.weighting import Weighting, as_weighting
 from reweigh.weighting.compose import is_tapered
 from reweigh.weighting.parameter import Parameter, check, holds
@@ -28,10 +30,14 @@ class Options:
 
     weighting: Weighting
     reduction: Reduction
-    batch: bool
+    normalise: Literal["batch", "unit"] | None
     taper: Parameter
     value: Value
     process_group: Any
+
+    @property
+    def batch(self) -> bool:
+        return self.normalise == "batch"
 
 
 def resolve(
@@ -63,7 +69,56 @@ def resolve(
         taper = 0.0 if weighting.kind == "loss" or is_tapered(weighting) else PUBLISHED_TAPER
     check("criterion", "taper", taper, low=0)
     scaled = unit(weighting) if normalise == "unit" else weighting
-    return Options(scaled, reduction, normalise == "batch", taper, value, process_group)
+    return Options(scaled, reduction, normalise, taper, value, process_group)
+
+
+class WithOptions(nn.Module):
+    """A module with a weighting and settings, resolved anew whenever it is given another weighting.
+
+    A weighting that is a module itself becomes a part of this one: its parameters are saved and moved with it.
+    """
+
+    weighting: Weighting | Callable[..., Tensor]
+
+    def __init__(
+        self,
+        weighting: Weighting | Callable[..., Tensor],
+        reduction: Reduction,
+        normalise: Normalise,
+        taper: Taper,
+        value: Value,
+        process_group: Any,
+    ) -> None:
+        super().__init__()
+        self._settings = (reduction, normalise, taper, value, process_group)
+        self.weighting = weighting
+
+    # not a property: nn.Module would pass it by for a weighting that is a module
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "weighting":
+            options = resolve(value, *self._settings)
+            self._check_options(options)
+            self._options = None if options.normalise == "unit" and _may_move(as_weighting(value)) else options
+            self._modules.pop(name, None)  # or nothing but a module could take its place
+        super().__setattr__(name, value)
+
+    def _check_options(self, options: Options) -> None:
+        """Refuse what this module cannot do, before anything has changed."""
+
+    @property
+    def options(self) -> Options:
+        """The settings of a call; under unit normalisation the integral over tensors is taken anew: they may move."""
+        return resolve(self.weighting, *self._settings) if self._options is None else self._options
+
+    def extra_repr(self) -> str:
+        options = self.options
+        return f"{as_weighting(self.weighting)!r}, normalise={options.normalise!r}, taper={options.taper!r}"
+
+
+@torch.enable_grad()
+def _may_move(weighting: Weighting) -> bool:
+    """Whether an integral may change, or have a graph, which serves once: of tensors, or of what a function learns."""
+    return parameter_device(weighting) is not None or log_integral(weighting).requires_grad
 
 
 def check_call(options: Options, log_normaliser: Tensor | float | None, factors: Mapping[str, Tensor | None]) -> None:

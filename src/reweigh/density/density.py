@@ -1,52 +1,87 @@
-"""A weighting as an emphasis density: its integral, spread, and how much of it lies where."""
+"""A weighting as an emphasis density: its integral, spread, and how much of it lies where.
+
+Wherever a weighting is asked for, a callable of p or of (p, q) will do.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 
 import torch
 from torch import Tensor
 
-from reweigh.density.quadrature import log_integral
-from reweigh.weighting import PerClass, Scaled, Weighting
+from reweigh.density.quadrature import is_traced, log_integral
+from reweigh.weighting import PerClass, Scaled, Weighting, as_weighting
+from reweigh.weighting.compose import has_classes
+from reweigh.weighting.parameter import holds, is_readable
+
+# exp(-ROOM) is still a number, and so is what a factor of it leaves of most weights.
+ROOM = 600.0
 
 
-def integral(weighting: Weighting) -> Tensor:
+def integral(weighting: Weighting | Callable[..., Tensor]) -> Tensor:
     """Z, the integral of w over p in [0, 1]: what unit derivative normalisation divides by. May be inf.
 
     >>> from reweigh.weighting import DM, MAE
     >>> print(f"{integral(DM(0.5, 12)).item():.10f}  {integral(MAE()).item():.10f}")
     44.3634479272  0.3333333333
     """
-    return log_integral(weighting).exp()
+    return log_integral(as_weighting(weighting)).exp()
 
 
-def unit(weighting: Weighting) -> Weighting:
+def unit(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
     """The weighting divided by its integral over [0, 1]: the paper's density h. Refused where that is infinite.
+
+    Each class has an integral of its own where a `PerClass` stands anywhere in the weighting.
 
     >>> from reweigh.weighting import CCE, DM
     >>> print(f"{unit(DM(2, 8))(2 / 3):.4f}")
     1.5530
     """
-    if isinstance(weighting, PerClass):
-        return PerClass(unit(weighting.weighting))
+    weighting = as_weighting(weighting)
+    by_class = has_classes(weighting)
+    if by_class and _is_by_example(weighting):
+        raise ValueError(f"normalise='unit' needs tensors by class or by example, not both, got {weighting!r}")
     log_z = log_integral(weighting)
-    if not bool(log_z.isfinite().all()):
+    if not holds(log_z.isfinite()):
         raise ValueError(
             f"normalise='unit' divides by the integral of w over [0, 1], which is {log_z.exp().tolist()} for "
             f"{weighting!r}; use normalise='batch' or None"
         )
-    factor = (-log_z).exp()
-    return Scaled(weighting, factor.item() if factor.ndim == 0 else factor)
+    # where w is beyond the numbers there are, so is its integral; several factors keep within them
+    parts = max(1, math.ceil(log_z.detach().abs().max().item() / ROOM)) if _is_known(log_z) else 1
+    root = (-log_z / parts).exp()
+    factor = root.item() if root.ndim == 0 and _is_known(root) and not root.requires_grad else root
+    for _ in range(parts):
+        weighting = Scaled(weighting, factor)
+    return PerClass(weighting) if by_class else weighting
 
 
-def emphasis_variance(weighting: Weighting, p: Tensor | None = None) -> Tensor:
+def _is_known(x: Tensor) -> bool:
+    return is_readable(x) and not is_traced()
+
+
+def _is_by_example(part: object) -> bool:
+    """Whether a tensor with entries stands outside every `PerClass`."""
+    if isinstance(part, Tensor):
+        return part.ndim > 0
+    if isinstance(part, tuple):
+        return any(map(_is_by_example, part))
+    if not is_dataclass(part) or isinstance(part, PerClass):
+        return False
+    return any(_is_by_example(getattr(part, field.name)) for field in fields(part))
+
+
+def emphasis_variance(weighting: Weighting | Callable[..., Tensor], p: Tensor | None = None) -> Tensor:
     """σ, the variance of w over the given p, or over p uniform on [0, 1]: ∫ w² dp - (∫ w dp)².
 
     >>> from reweigh.weighting import CCE
     >>> round(emphasis_variance(CCE()).item(), 12)
     0.333333333333
     """
+    weighting = as_weighting(weighting)
     if p is not None:
         return weighting(p.double()).var(correction=0)
     log_second, log_first = log_integral(weighting, power=2), log_integral(weighting)
@@ -54,7 +89,7 @@ def emphasis_variance(weighting: Weighting, p: Tensor | None = None) -> Tensor:
     return (2 * log_first).exp() * torch.expm1(log_second - 2 * log_first).clamp_min(0)
 
 
-def share(weighting: Weighting, low: float, high: float) -> Tensor:
+def share(weighting: Weighting | Callable[..., Tensor], low: float, high: float) -> Tensor:
     """The part of the whole weight that falls on p in [low, high], for p uniform on [0, 1].
 
     >>> from reweigh.weighting import CCE
@@ -65,6 +100,7 @@ def share(weighting: Weighting, low: float, high: float) -> Tensor:
         raise ValueError(f"share: needs 0 <= low <= high <= 1, got low={low}, high={high}")
     if low == high:
         return torch.zeros((), dtype=torch.float64)
+    weighting = as_weighting(weighting)
     total = log_integral(weighting)
     if not bool((total < math.inf).all()):
         raise ValueError(f"share: the integral of w over [0, 1] is infinite for {weighting!r}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
+from itertools import chain
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Emphasis(NamedTuple):
@@ -35,7 +37,8 @@ def emphasis_of(
     relative to their mean.
 
     Args:
-        criterion: called once with float64 logits (points, C) and targets; a scalar or one value per row.
+        criterion: called once with float64 logits (points, C) and targets; a scalar or one value per row. Of a module
+            with tensors in another type or place, such as class weights, a copy is called.
         num_classes: C.
         points: how many p, evenly spaced inside (0, 1).
         generator: None makes all off-target logits equal; a generator draws them from a standard normal, which shows
@@ -60,9 +63,19 @@ def emphasis_of(
     logits[~own] = others.reshape(-1)
     logits[own] = p.logit() + others.logsumexp(1)
     logits = (logits - logits.mean(1, keepdim=True)).requires_grad_()
-    value = criterion(logits, target)
+    value = _in_double(criterion)(logits, target)
     per_row = reduction == "mean" and value.ndim == 0
     (gradient,) = torch.autograd.grad(value.sum(), logits)
     cce = logits.detach().softmax(1) - own.double()
     cosine = torch.nn.functional.cosine_similarity(gradient, cce, dim=1, eps=1e-300)
     return Emphasis(p, gradient.abs().sum(1) * (points if per_row else 1), cosine)
+
+
+def _in_double(criterion: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The criterion where float64 on the CPU is what it takes; else a copy of it there."""
+    if not isinstance(criterion, nn.Module):
+        return criterion
+    double = torch.zeros((), dtype=torch.float64)
+    tensors = chain(criterion.parameters(), criterion.buffers())
+    fits = all(x.device == double.device and x.dtype == (double if x.is_floating_point() else x).dtype for x in tensors)
+    return criterion if fits else deepcopy(criterion).to(double)

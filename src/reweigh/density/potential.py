@@ -17,18 +17,34 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from reweigh.density.quadrature import REACH, edges, log_tail, log_weight_at, panels, parameter_dims, unit_nodes
+from reweigh.density.quadrature import (
+    REACH,
+    edges,
+    log_tail,
+    log_weight_at,
+    panels,
+    parameter_device,
+    parameter_dims,
+    refined,
+    unit_nodes,
+)
 from reweigh.direction import margins
-from reweigh.weighting import FromLoss, Tapered, Weighting
+from reweigh.weighting import FromLoss, Tapered, Weighting, as_weighting
 from reweigh.weighting.parameter import Parameter, entries, holds
 
 
-def from_loss(loss: Callable[[Tensor], Tensor]) -> FromLoss:
+def from_loss(loss: Callable[[Tensor], Tensor], breakpoints: tuple[float, ...] = ()) -> FromLoss:
     """The weighting of any differentiable, non-increasing loss f(p): w = -2 p (1 - p) f'(p).
+
+    Args:
+        loss: f, elementwise.
+        breakpoints: the p at which w has a kink or a jump. Integrals and objectives find them by themselves, but it
+            takes them some milliseconds, and in a compiled graph, or an objective on a GPU, they cannot look.
 
     >>> from_loss(lambda p: -p.log())(0.25)
     1.5
     """
+    weighting = FromLoss(loss, breakpoints)
     p = torch.linspace(0, 1, 1001, dtype=torch.float64)[1:-1]
     slope = torch.func.grad(lambda x: loss(x).sum())(p)
     if not bool(slope.isfinite().all()):
@@ -41,18 +57,20 @@ def from_loss(loss: Callable[[Tensor], Tensor]) -> FromLoss:
         raise ValueError(
             f"from_loss: the loss must not increase with p; its derivative at p = {where:g} is {slope.max():g}"
         )
-    return FromLoss(loss)
+    if not bool(slope.any()):
+        raise ValueError("from_loss: the derivative of the loss is 0 at every p: nothing would be learnt from it")
+    return weighting
 
 
 def tapered(weighting: Weighting, taper: Parameter) -> Weighting:
     return weighting if not isinstance(taper, Tensor) and taper == 0 else Tapered(weighting, taper)
 
 
-def potential(weighting: Weighting, margin: Tensor, taper: Parameter = 0.0) -> Tensor:
+def potential(weighting: Weighting | Callable[..., Tensor], margin: Tensor, taper: Parameter = 0.0) -> Tensor:
     """L(m) with dL/dm = -w q / (q + taper) / 2, differentiable in the margin, float64.
 
     Args:
-        weighting: w; its tensor parameters, if any, broadcast with `margin`.
+        weighting: w, or a callable of p or of (p, q); its tensor parameters, if any, broadcast with `margin`.
         margin: m = log(p / q), any shape; at -inf (p = 0) L is its limit, which may be infinite.
         taper: as the criterion's.
 
@@ -60,21 +78,23 @@ def potential(weighting: Weighting, margin: Tensor, taper: Parameter = 0.0) -> T
     >>> potential(CCE(), torch.tensor([0.0]))  # -log 1/2
     tensor([0.6931], dtype=torch.float64)
     """
-    w_eff, never = tapered(weighting, taper), margin == -math.inf
+    w_eff, never = tapered(as_weighting(weighting), taper), margin == -math.inf
     m = torch.where(never, -REACH, margin.double())
     if parameter_dims(w_eff) > m.ndim:
         raise ValueError(
             f"potential: margin of shape {tuple(m.shape)} has fewer dimensions than a parameter of {weighting!r}"
         )
-    floor = limit(w_eff, math.inf)
+    floor = limit(w_eff, math.inf, m.device)
     if not holds(floor < math.inf):
         raise ValueError(f"potential: w is infinite at p = 1 for {weighting!r}, so no objective exists; give a taper")
     cuts = edges(w_eff.breakpoints).to(m.device)
+    if parameter_dims(w_eff) == 0:  # one curve for all margins
+        cuts = refined(cuts, lambda at: log_weight_at(w_eff, at))
 
     def excess(at: Tensor) -> Tensor:
         return log_weight_at(w_eff, at).exp() - floor
 
-    (x, weight), (nodes, weights) = unit_nodes(m.device), panels(cuts)
+    (x, weight), (nodes, weights) = unit_nodes(m.device), panels(cuts[:-1], cuts[1:])
     spread = (*nodes.shape, *(1,) * m.ndim)
     whole = (excess(nodes.reshape(spread)) * weights.reshape(spread)).sum(1)
     beyond = torch.cat((whole.flip(0).cumsum(0).flip(0), torch.zeros_like(whole[:1])))  # from each cut to the end
@@ -89,25 +109,26 @@ def potential(weighting: Weighting, margin: Tensor, taper: Parameter = 0.0) -> T
     return (partial + rest - line + below) / 2
 
 
-def limit(weighting: Weighting, margin: float) -> Tensor:
+def limit(weighting: Weighting, margin: float, device: torch.device | None) -> Tensor:
     """w at an end: p = 1 for margin = inf, p = 0 for -inf."""
-    dims = parameter_dims(weighting)
-    return log_weight_at(weighting, torch.full((1,) * dims, margin, dtype=torch.float64)).exp()
+    end = torch.full((1,) * parameter_dims(weighting), margin, dtype=torch.float64, device=device)
+    return log_weight_at(weighting, end).exp()
 
 
-def potential_range(weighting: Weighting, taper: float = 0.0) -> tuple[float, float]:
+def potential_range(weighting: Weighting | Callable[..., Tensor], taper: float = 0.0) -> tuple[float, float]:
     """(inf L, sup L): what L falls to as p -> 1 and rises to as p -> 0; infinite where it is unbounded.
 
     >>> from reweigh.weighting import CCE, MAE
     >>> [round(x, 9) + 0.0 for x in potential_range(MAE())], potential_range(CCE())[1]
     ([0.0, 1.0], inf)
     """
-    w_eff = tapered(weighting, taper)
-    top = float(potential(w_eff, torch.tensor([-math.inf])))
-    return (0.0 if float(limit(w_eff, math.inf)) == 0 else -math.inf), top
+    w_eff = tapered(as_weighting(weighting), taper)
+    device = parameter_device(w_eff)
+    top = float(potential(w_eff, torch.tensor([-math.inf], device=device)))
+    return (0.0 if float(limit(w_eff, math.inf, device)) == 0 else -math.inf), top
 
 
-def is_bounded(weighting: Weighting, taper: float = 0.0) -> bool:
+def is_bounded(weighting: Weighting | Callable[..., Tensor], taper: float = 0.0) -> bool:
     """Whether the objective lies between two finite numbers, as the noise-tolerance theorems require.
 
     >>> from reweigh.weighting import CCE, GCE
@@ -117,7 +138,9 @@ def is_bounded(weighting: Weighting, taper: float = 0.0) -> bool:
     return all(map(math.isfinite, potential_range(weighting, taper)))
 
 
-def symmetry_gap(weighting: Weighting, num_classes: int, taper: float = 0.0, samples: int = 4096) -> float:
+def symmetry_gap(
+    weighting: Weighting | Callable[..., Tensor], num_classes: int, taper: float = 0.0, samples: int = 4096
+) -> float:
     """sup - inf over the simplex of Σ_j L(p_j), the sum of the objective over all labels; 0 for a symmetric loss.
 
     Ghosh et al. (2017): a loss whose sum over labels is constant tolerates symmetric noise below (C - 1)/C; Zhang &

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from reweigh.density import emphasis_variance, integral, log_integral, potential_range, share
-from reweigh.weighting import Weighting
+from reweigh.weighting import Weighting, as_weighting
 from reweigh.weighting.compose import is_tapered
 
 POINTS = 401
@@ -61,11 +62,13 @@ class Curve:
         return self.h[round(p * (len(self.p) - 1))]
 
 
-def curve_of(weighting: Weighting, label: str | None = None, *, taper: float | None = None) -> Curve:
+def curve_of(
+    weighting: Weighting | Callable[..., Tensor], label: str | None = None, *, taper: float | None = None
+) -> Curve:
     """The curve of a weighting.
 
     Args:
-        weighting: with numbers as parameters, not tensors.
+        weighting: with numbers as parameters, not tensors; or a function of p.
         label: what to call it; by default its repr.
         taper: of the objective; None is what `Criterion` does: none for a loss, the published one for a density.
 
@@ -76,6 +79,7 @@ def curve_of(weighting: Weighting, label: str | None = None, *, taper: float | N
     """
     from reweigh.criterion.options import PUBLISHED_TAPER
 
+    weighting = as_weighting(weighting)
     p = torch.linspace(0, 1, POINTS, dtype=torch.float64)
     log_z = float(log_integral(weighting))
     infinite = log_z == math.inf

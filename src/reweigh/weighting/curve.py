@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from reweigh.weighting.base import Kind, Weighting
 from reweigh.weighting.losses import LOG2
@@ -76,13 +76,20 @@ def _slopes(p: list[float], w: list[float]) -> list[float]:
 class FromCallable(Weighting):
     """Any function of p, or of (p, q) with q = 1 - p exact where p is close to 1.
 
+    Args:
+        function: elementwise; p comes in float64 and any shape, so that a net needs
+            `lambda p: net(p.float()[..., None])[..., 0]`.
+        breakpoints: the p at which w has a kink or a jump, as in `reweigh.from_loss`.
+
     >>> FromCallable(lambda p, q: 4 * p * q)(0.5)
     1.0
     """
 
     function: Callable[..., Tensor]
+    breakpoints: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_breakpoints(self)
         required = _arguments(self.function)
         if required not in (1, 2):
             raise TypeError(f"a weighting function takes (p) or (p, q), got one of {required} arguments: {self!r}")
@@ -99,17 +106,32 @@ class FromCallable(Weighting):
         return w.log()
 
     def __repr__(self) -> str:
-        return getattr(self.function, "__name__", repr(self.function))
+        return _name(self.function)
+
+
+def _name(function: Callable[..., Tensor]) -> str:
+    if isinstance(function, nn.Module):
+        return type(function).__name__  # its repr may run over many lines
+    return getattr(function, "__name__", repr(function))
 
 
 def _arguments(function: Callable[..., Tensor]) -> int:
-    """How many arguments a function must be given; one where it does not tell, as torch.sqrt."""
+    """How many arguments a function must be given; one where it takes some but demands none, or does not tell."""
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:
+        # every module is called with (*args, **kwargs)
+        parameters = inspect.signature(function.forward if isinstance(function, nn.Module) else function).parameters
+    except ValueError:  # as torch.sqrt
         return 1
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(each.default is each.empty and each.kind in positional for each in parameters)
+    required = sum(each.default is each.empty and each.kind in positional for each in parameters.values())
+    takes = any(each.kind in (*positional, inspect.Parameter.VAR_POSITIONAL) for each in parameters.values())
+    return required or int(takes)
+
+
+def _check_breakpoints(weighting: FromCallable | FromLoss) -> None:
+    if not all(0 < p < 1 for p in weighting.breakpoints):
+        name = type(weighting).__name__
+        raise ValueError(f"{name}: breakpoints must be p inside (0, 1), got {weighting.breakpoints}")
 
 
 @dataclass(frozen=True)
@@ -120,7 +142,11 @@ class FromLoss(Weighting):
     """
 
     loss: Callable[[Tensor], Tensor]
+    breakpoints: tuple[float, ...] = ()
     kind: ClassVar[Kind] = "loss"
+
+    def __post_init__(self) -> None:
+        _check_breakpoints(self)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         def total(p: Tensor) -> Tensor:
@@ -132,7 +158,7 @@ class FromLoss(Weighting):
         return LOG2 + log_p + log_q + (-slope).clamp_min(0).log().to(log_p.dtype)
 
     def __repr__(self) -> str:
-        return f"from_loss({getattr(self.loss, '__name__', repr(self.loss))})"
+        return f"from_loss({_name(self.loss)})"
 
 
 def as_weighting(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
