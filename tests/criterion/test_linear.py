@@ -157,6 +157,60 @@ def test_in_lower_precision_and_under_autocast(dtype: torch.dtype) -> None:
         assert (ours - theirs).norm() <= 3e-2 * theirs.norm()
 
 
+@pytest.mark.parametrize("chunk", [1000, None])
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_float16_holds_what_the_mean_of_many_examples_is(normalise: Any, chunk: int | None) -> None:
+    # their sum would be beyond 65504, and so would that of one chunk
+    hidden, weight = torch.full((8192, 4), 30.0).half(), torch.zeros(3, 4).half().requires_grad_()
+    bias, target = torch.zeros(3).half().requires_grad_(), torch.zeros(8192, dtype=torch.long)
+    value = LinearCriterion(CCE(), normalise=normalise, chunk=chunk)(hidden, weight, target, bias)
+    ours = torch.autograd.grad(value, (weight, bias))
+    exact = [part.detach().double().requires_grad_() for part in (weight, bias)]
+    value = Criterion(CCE(), normalise=normalise)(hidden.double() @ exact[0].T + exact[1], target)
+    for got, wanted in zip(ours, torch.autograd.grad(value, exact), strict=True):
+        assert got.dtype == torch.float16
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3])
+def test_float16_under_a_scaled_loss(scale: float) -> None:
+    hidden, weight, bias = (part.detach().half().requires_grad_() for part in layer())
+    ours = torch.autograd.grad(LinearCriterion(CCE(), chunk=4)(hidden, weight, labels(), bias) * scale, (weight, bias))
+    exact = [part.detach().double().requires_grad_() for part in (hidden, weight, bias)]
+    value = Criterion(CCE())(exact[0] @ exact[1].T + exact[2], labels()) * scale
+    for got, wanted in zip(ours, torch.autograd.grad(value, exact[1:]), strict=True):
+        room = torch.finfo(torch.float16).smallest_normal * 2**-10  # its smallest number
+        assert ((got.double() - wanted).abs() <= room + 2e-3 * wanted.abs().max()).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("size", [1e-30, 1e-8, 1e5, 1e30])
+def test_a_mean_does_not_see_the_size_of_sample_weights(size: float, dtype: torch.dtype) -> None:
+    parts = _as([part.detach() for part in layer()], dtype)
+
+    def gradients(sample_weight: Tensor | None) -> tuple[Tensor, ...]:
+        hidden, weight, bias = (part.clone().requires_grad_() for part in parts)
+        value = LinearCriterion(CCE(), chunk=4)(hidden, weight, labels(), bias, sample_weight=sample_weight)
+        return torch.autograd.grad(value, (hidden, weight, bias))
+
+    sizes = torch.full((N,), size, dtype=torch.float64)
+    torch.testing.assert_close(gradients(sizes), gradients(None), rtol=5e-3, atol=1e-3)
+
+
+def test_what_counts_for_nothing_may_be_nan_and_what_counts_is_seen() -> None:
+    hidden, weight, _ = layer()
+    target, criterion = torch.arange(N) % C, LinearCriterion(DM(0.5, 8), chunk=4)
+    expected = torch.autograd.grad(criterion(hidden[1:], weight, target[1:]), hidden)[0]
+    bad = torch.cat((torch.full((1, D), torch.nan, dtype=torch.float64), hidden.detach()[1:])).requires_grad_()
+    counted = torch.ones(N)
+    assert criterion.log_normaliser(bad, weight, target, sample_weight=counted).isnan()
+    counted[0] = 0
+    total = criterion.log_normaliser(hidden[1:], weight, target[1:])
+    torch.testing.assert_close(criterion.log_normaliser(bad, weight, target, sample_weight=counted), total)
+    value = criterion(bad, weight.detach(), target, sample_weight=counted)
+    torch.testing.assert_close(torch.autograd.grad(value, bad)[0][1:], expected[1:])
+
+
 def _as(parts: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
     return [part.to(dtype) for part in parts]
 
@@ -169,6 +223,34 @@ def test_compiles_without_a_break() -> None:
     expected = torch.autograd.grad(criterion(hidden, weight, labels(), bias), weight)[0]
     assert weight.grad is not None
     torch.testing.assert_close(weight.grad, expected)
+
+
+def test_another_weighting_takes_effect() -> None:
+    hidden, weight, _ = layer()
+    criterion = LinearCriterion(DM(0.5, 8), normalise="unit")
+    criterion.weighting = DM(2, 8)
+    fresh = LinearCriterion(DM(2, 8), normalise="unit")
+    ours, theirs = (torch.autograd.grad(each(hidden, weight, labels()), hidden)[0] for each in (criterion, fresh))
+    assert torch.equal(ours, theirs)
+    assert repr(criterion) == repr(fresh)
+    with pytest.raises(ValueError, match="must have numbers or PerClass tensors"):
+        criterion.weighting = DM(0.5, torch.ones(N))
+    assert criterion.weighting == DM(2, 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_labels_in_few_bits(dtype: torch.dtype) -> None:
+    hidden, weight = torch.randn(2, 3, generator=rng()), torch.randn(200, 3, generator=rng(1))
+    target = torch.tensor([156 if dtype == torch.uint8 else 100, 3])  # -100 is 156 in uint8
+    assert torch.equal(
+        LinearCriterion(CCE())(hidden, weight, target.to(dtype)), LinearCriterion(CCE())(hidden, weight, target)
+    )
+
+
+def test_on_no_device() -> None:
+    hidden, weight, bias = (part.detach().to("meta").requires_grad_() for part in layer())
+    value = LinearCriterion(DM(0.5, 8), chunk=4)(hidden, weight, labels().to("meta"), bias)
+    assert [g.shape for g in torch.autograd.grad(value, (hidden, weight, bias))] == [(N, D), (C, D), (C,)]
 
 
 @pytest.mark.parametrize(
@@ -192,6 +274,8 @@ def test_bad_inputs_are_refused() -> None:
     criterion = LinearCriterion(CCE())
     with pytest.raises(ValueError, match=r"hidden must end in weight's 5 columns, got shape \(11, 4\)"):
         criterion(hidden[:, :4], weight, labels())
+    with pytest.raises(ValueError, match=r"weight must be shaped \(C, D\), got \(5,\)"):
+        criterion(hidden, weight[0], labels())
     with pytest.raises(ValueError, match=r"bias must have weight's 7 rows, got shape \(6,\)"):
         criterion(hidden, weight, labels(), bias[:6])
     with pytest.raises(TypeError, match="target must hold class indices"):
@@ -204,3 +288,7 @@ def test_bad_inputs_are_refused() -> None:
         LinearCriterion(CCE(), weight=torch.ones(3))(hidden, weight, labels())
     with pytest.raises(ValueError, match="sample_weight must be >= 0 under normalise='batch', got -1"):
         LinearCriterion(DM(0.5, 8))(hidden, weight, labels(), sample_weight=-torch.ones(N))
+    with pytest.raises(ValueError, match="sample_weight gets no gradient from LinearCriterion"):
+        criterion(hidden, weight, labels(), sample_weight=torch.ones(N, requires_grad=True))
+    with torch.no_grad():
+        criterion(hidden, weight, labels(), sample_weight=torch.ones(N, requires_grad=True))

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from reweigh.criterion.chunks import LOG2, Labels, accumulate, log_normaliser_of
 from reweigh.criterion.emit import group_size, over_group
 from reweigh.criterion.labels import check_floating, check_indices, over_positions
-from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
+from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, WithOptions, check_call
 from reweigh.direction import statistic
 from reweigh.weighting import PerClass, Weighting
 from reweigh.weighting.parameter import entries
@@ -21,7 +21,7 @@ from reweigh.weighting.parameter import entries
 CHUNK = 2**27
 
 
-class LinearCriterion(nn.Module):
+class LinearCriterion(WithOptions):
     """`Criterion(weighting)(hidden @ weight.T + bias, target)` without ever storing all the logits.
 
     Peak memory grows with a chunk of examples, not with N x C. Batch normalisation is exact, in one pass. The gradient
@@ -32,7 +32,7 @@ class LinearCriterion(nn.Module):
             per class.
         reduction: "mean" or "sum".
         chunk: examples at a time; None takes as many as give 2^27 logits. The weight's gradient is summed over chunks
-            in the weight's type.
+            in the weight's type (float16 without leaving its range).
         label_smoothing, value: only as they stand; a chunk knows one label per example, and returns cross entropy.
 
     Its gradients are computed in the forward pass: it has no second derivative.
@@ -60,7 +60,6 @@ class LinearCriterion(nn.Module):
         process_group: Any = None,
         chunk: int | None = None,
     ) -> None:
-        super().__init__()
         if reduction == "none":
             raise ValueError(
                 "reduction must be 'mean' or 'sum', got 'none': LinearCriterion sums its gradients over the examples "
@@ -72,16 +71,17 @@ class LinearCriterion(nn.Module):
             raise ValueError(f"value must be 'cross_entropy' in LinearCriterion, got {value!r}: use Criterion")
         if chunk is not None and chunk < 1:
             raise ValueError(f"chunk must be a number of examples, at least 1, got {chunk}")
-        self.options = resolve(weighting, reduction, normalise, taper, value, process_group)
-        if _by_example(self.options.weighting) or _by_example(self.options.taper):
-            raise ValueError(
-                "weighting and taper must have numbers or PerClass tensors as parameters in LinearCriterion, which "
-                f"meets the examples in chunks; got {weighting!r}, taper={taper!r}"
-            )
-        self.weighting = weighting
+        super().__init__(weighting, reduction, normalise, taper, value, process_group)
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
         self.chunk = chunk
+
+    def _check_options(self, options: Options) -> None:
+        if _by_example(options.weighting) or _by_example(options.taper):
+            raise ValueError(
+                "weighting and taper must have numbers or PerClass tensors as parameters in LinearCriterion, which "
+                f"meets the examples in chunks; got {options.weighting!r}, taper={options.taper!r}"
+            )
 
     def forward(
         self,
@@ -99,12 +99,17 @@ class LinearCriterion(nn.Module):
             hidden: (..., D), what goes into the layer.
             weight, bias: (C, D) and (C), the layer.
             target: (...), class indices.
-            sample_weight: a factor per example, or per leading dimension of them (a token mask, say).
+            sample_weight: a factor per example, or per leading dimension of them (a token mask, say); a constant.
             log_normaliser: log Σ s w over several micro-batches, from `log_normaliser`, to accumulate exactly.
         """
-        check_call(self.options, log_normaliser, {"weight": self.weight, "sample_weight": sample_weight})
+        options = self.options
+        check_call(options, log_normaliser, {"weight": self.weight, "sample_weight": sample_weight})
+        if sample_weight is not None and sample_weight.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                "sample_weight gets no gradient from LinearCriterion; detach it, or use Criterion on the logits"
+            )
         layer, labels = self._prepare(hidden, weight, target, bias, sample_weight)
-        return _Linear.apply(*layer, labels, self.options, log_normaliser)  # type: ignore[no-any-return, no-untyped-call]
+        return _Linear.apply(*layer, labels, options, log_normaliser)  # type: ignore[no-any-return, no-untyped-call]
 
     @torch.no_grad()
     def log_normaliser(
@@ -117,13 +122,15 @@ class LinearCriterion(nn.Module):
     ) -> Tensor:
         """log Σ s w of a micro-batch; `torch.logsumexp` of several is the `log_normaliser` of their union."""
         layer, labels = self._prepare(hidden, weight, target, bias, sample_weight)
-        sums = accumulate(*layer, labels, self.options, (False, False, False))
-        return log_normaliser_of(sums, self.options)
+        options = self.options
+        return log_normaliser_of(accumulate(*layer, labels, options, (False, False, False)), options)
 
     def _prepare(
         self, hidden: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, sample_weight: Tensor | None
     ) -> tuple[tuple[Tensor, Tensor, Tensor | None], Labels]:
         check_floating(hidden)
+        if weight.ndim != 2:
+            raise ValueError(f"weight must be shaped (C, D), got {tuple(weight.shape)}")
         positions, (num_classes, width) = hidden.shape[:-1], weight.shape
         if hidden.shape[-1] != width:
             raise ValueError(f"hidden must end in weight's {width} columns, got shape {tuple(hidden.shape)}")
@@ -135,8 +142,9 @@ class LinearCriterion(nn.Module):
         if target.is_floating_point():
             raise TypeError(f"target must hold class indices in LinearCriterion, got {target.dtype}")
         check_indices(target, positions, num_classes, self.ignore_index)
+        target = target.long()  # before it meets ignore_index, which few bits could not hold
         valid = target != self.ignore_index
-        known = target.long().masked_fill(~valid, 0)
+        known = target.masked_fill(~valid, 0)
         s = statistic(valid)
         if self.weight is not None:
             s = s * entries(statistic(self.weight), known)
@@ -144,15 +152,11 @@ class LinearCriterion(nn.Module):
             s = s * statistic(over_positions(sample_weight.detach(), positions))
         kind = hidden.device.type
         layer = (hidden.reshape(-1, width), weight, bias)
-        if torch.is_autocast_enabled(kind):
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
             half = torch.get_autocast_dtype(kind)
             layer = (layer[0].to(half), weight.to(half), None if bias is None else bias.to(half))
         chunk = self.chunk or max(1, CHUNK // num_classes)
         return layer, Labels(known.flatten(), s.flatten(), valid.flatten(), chunk)
-
-    def extra_repr(self) -> str:
-        normalise = "batch" if self.options.batch else None if self.options.weighting is self.weighting else "unit"
-        return f"{self.weighting!r}, normalise={normalise!r}, taper={self.options.taper!r}"
 
 
 class _Linear(torch.autograd.Function):
@@ -169,7 +173,7 @@ class _Linear(torch.autograd.Function):
         log_normaliser: Tensor | float | None,
     ) -> Tensor:
         ctx.save_for_backward(hidden, weight, bias)
-        ctx.labels, ctx.options = labels, options
+        ctx.labels, ctx.options, ctx.bias_type = labels, options, None if bias is None else bias.dtype
         sums = accumulate(hidden, weight, bias, labels, options, ctx.needs_input_grad[:3])
         size = group_size(options.process_group)
         mass = over_group(labels.s.sum(), options.process_group)
@@ -180,7 +184,7 @@ class _Linear(torch.autograd.Function):
             log_scale, scale = torch.where(log_z == -math.inf, 0.0, -log_z), torch.full_like(mass, size)
         else:
             log_scale, scale = torch.zeros_like(mass), mean
-        ctx.gradients = sums.gradients
+        ctx.gradients, ctx.room = sums.gradients, sums.room
         ctx.scale = (sums.level * LOG2 + log_scale).exp() * scale
         return (sums.surprise * mean).to(torch.float64 if hidden.dtype == torch.float64 else torch.float32)
 
@@ -195,10 +199,19 @@ class _Linear(torch.autograd.Function):
             hidden, weight, bias = ctx.saved_tensors
             gradients = accumulate(hidden, weight, bias, ctx.labels, ctx.options, ctx.needs_input_grad[:3]).gradients
         factor = ctx.scale * incoming[0]
-        for gradient in gradients:
-            if gradient is not None:
-                gradient *= factor
-        return (*gradients, None, None, None)
+        of_hidden, of_weight, of_bias = gradients
+        if of_hidden is not None:
+            _multiply(of_hidden, factor)
+        if of_weight is not None:
+            _multiply(of_weight, factor * ctx.room.exp2())
+        if of_bias is not None:
+            of_bias = (of_bias * factor).to(ctx.bias_type)
+        return of_hidden, of_weight, of_bias, None, None, None
+
+
+def _multiply(gradient: Tensor, factor: Tensor) -> None:
+    """gradient *= factor; in float32 where the gradient's float16 could not hold the factor."""
+    gradient *= factor.float().reshape(1) if gradient.dtype == torch.float16 else factor
 
 
 def _by_example(part: Any) -> bool:
