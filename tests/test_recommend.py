@@ -6,6 +6,7 @@ import json
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,6 +27,10 @@ def test_every_recommendation_trains(num_classes: int, rate: float | None) -> No
     assert logits.grad is not None
     assert torch.isfinite(logits.grad).all()
     assert len(found.source) > 40
+
+
+def test_numbers_of_numpys_are_numbers() -> None:
+    assert recommend(np.int64(10), np.float32(0.4)).weighting == recommend(10, 0.4).weighting
 
 
 def test_what_is_called_published_is_what_was_published() -> None:

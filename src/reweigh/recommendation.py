@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from reweigh.spec.checks import plain_number
 from reweigh.weighting import DM, Weighting
 
 FEW, MANY = 2, 50  # up to FEW classes as in IMDB, from MANY on as in CIFAR-100, between them as in CIFAR-10
@@ -76,13 +77,14 @@ def recommend(num_classes: int, noise_rate: float | None = None) -> Recommendati
     >>> recommend(100, 0.55).source.partition(":")[0]
     'measured at 60 % symmetric noise, you have 55 %; CIFAR-100, ResNet-44'
     """
-    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 2:
+    classes, rate = plain_number(num_classes), None if noise_rate is None else plain_number(noise_rate)
+    if not isinstance(classes, int) or classes < 2:
         raise ValueError(f"num_classes is {num_classes!r}; expected a whole number from 2")
-    if noise_rate is not None and not 0 <= noise_rate < 1:
+    if noise_rate is not None and (rate is None or not 0 <= rate < 1):
         raise ValueError(f"noise_rate is {noise_rate!r}; expected None or a number in [0, 1)")
-    table = _FEW if num_classes <= FEW else _MANY if num_classes >= MANY else _SOME
-    wanted = 0.4 if noise_rate is None else noise_rate
+    table = _FEW if classes <= FEW else _MANY if classes >= MANY else _SOME
+    wanted = 0.4 if rate is None else rate
     nearest = min(table, key=lambda measured: abs(measured.rate - wanted))
-    here = "nobody has told how many labels are wrong" if noise_rate is None else f"you have {100 * noise_rate:g} %"
+    here = "nobody has told how many labels are wrong" if rate is None else f"you have {100 * rate:g} %"
     source = f"measured at {100 * nearest.rate:g} % symmetric noise, {here}; {nearest.source}"
     return Recommendation(DM(nearest.lam, nearest.beta), "batch", TAPER, source)

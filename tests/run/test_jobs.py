@@ -140,6 +140,26 @@ if __name__ == "__main__":
     assert len(list((tmp_path / "runs").glob("*/checkpoint.pt"))) == 2
 
 
+SCRIPT = """
+import sys
+from pathlib import Path
+from reweigh.run import execute_many
+from reweigh.spec import Run
+
+runs = [Run(data="digits", net="linear", weighting="CCE", iterations=1, device="cpu", seed=s) for s in (0, 1)]
+for outcome in execute_many(runs, Path(sys.argv[1]), jobs=2):
+    print(outcome.error)
+"""
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "runs")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('must do so under `if __name__ == "__main__":`') == 2
+
+
 def test_what_is_asked_for_must_make_sense(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="jobs must be 1 or more, not 0"):
         execute_many(RUNS, tmp_path, jobs=0)

@@ -173,6 +173,22 @@ def test_the_plan_says_what_it_is_judged_by(more: dict[str, Any], judged: str) -
     assert plan.run(next(plan.space.points())).validation_labels == more.get("validation_labels", "clean")
 
 
+def test_a_plan_keeps_where_its_runs_are(tmp_path: Path) -> None:
+    here = {"data_root": "here", "device": "cpu", "workers": 3, "init_file": "weights.pt"}
+    fields = {**FIELDS, "init_hash": "0123456789ab"}
+    plan = plan_search({**fields, **here}, GRID)
+    point = next(plan.space.points())
+    for each, chosen in ((plan, point), (plan.final(point), {"seed": 0})):
+        run = each.run(chosen, {"data_root": "there"})
+        assert (run.data_root, run.device, run.workers, run.init_file) == ("there", "cpu", 3, "weights.pt")
+    other = plan_search({**fields, **here, "device": "cuda"}, GRID)
+    assert (other, other.name) == (plan, plan.name)
+    plan = plan_search({**FIELDS, "data": "cifar10", "data_root": str(tmp_path / "here"), **CPU}, GRID, seeds=())
+    for where, name in ((None, "here"), ({"data_root": str(tmp_path / "there")}, "there")):
+        with pytest.raises(DataError, match=str(tmp_path / name)):
+            search(plan, tmp_path / "runs", where=where, beat=1)
+
+
 @pytest.mark.parametrize(
     ("fields", "space", "arguments", "about"),
     [

@@ -109,3 +109,12 @@ def test_the_command_in_a_slurm_script_works_on_the_same_study(
     again = CliRunner().invoke(app, [*words, "--json"])
     assert again.exit_code == 0, again.output
     assert json.loads(again.stdout) == json.loads(done.stdout)
+
+
+def test_weights_to_start_from_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REWEIGH_STORAGE", "postgresql+psycopg://somewhere/else")
+    here = {"init_file": "weights.safetensors", "init_hash": "0123456789ab", "data_root": "there"}
+    done = CliRunner().invoke(app, ["search", *options({**FIELDS, **here, "space": GRID}), "--print-slurm"])
+    assert done.exit_code == 0, done.output
+    assert "--init-file weights.safetensors" in done.stdout
+    assert "--data-root there" in done.stdout

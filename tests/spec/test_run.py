@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,6 +146,18 @@ def test_hashes_stay_what_they_are() -> None:
     assert run_of().hash() == "9c09f4b0e7b0"
     assert text("cifar100", rate=0.4).hash() == "8cec69690e57"
     assert authors("cifar100", rate=0.4).hash() == "bef9c7f742fb"
+
+
+def test_numbers_of_numpys_are_numbers() -> None:
+    plain = Run(data="digits", net="mlp", weighting="CCE", seed=1, lr=0.5, betas=(0.5, 0.25), optimiser="adam")
+    run = dataclasses.replace(
+        plain, seed=np.arange(3)[1], lr=np.float32(0.5), betas=(np.float64(0.5), np.float16(0.25))
+    )
+    assert run == plain
+    assert run.to_json() == plain.to_json()
+    assert (type(run.seed), type(run.lr)) == (int, float)
+    with pytest.raises(TypeError, match="expected a whole number"):
+        dataclasses.replace(plain, seed=np.True_)
 
 
 def test_values_are_canonical() -> None:

@@ -114,6 +114,8 @@ def test_a_rare_class_has_its_own_measure() -> None:
         ({"method": "mean-p"}, "method 'mean-p' needs history"),
         ({"method": "duel", "margins": [[0.5], [0.1]]}, "method 'duel' needs rivals"),
         ({"method": "best"}, "method is 'best'; expected one of auto, final-p"),
+        ({"threshold": 0.0}, "threshold is 0, which only method 'aum' looks at; this is 'final-p'"),
+        ({"threshold": 0.0, "method": "mixture", "margins": [[0.5], [0.1]]}, "this is 'mixture'"),
         ({"class_names": ["one"]}, "1 class_names for 2"),
     ],
 )

@@ -75,6 +75,7 @@ def search(
     from reweigh.search.slurm import options, slurm_script
 
     where = {field.name: fields.pop(field.name) for field in describe() if not field.hashed and field.name in fields}
+    asked: dict[str, Any]
     if join:
         plan, study = _joined(space, fields, storage, study)
     else:
@@ -82,9 +83,10 @@ def search(
             raise ValueError("give a --space, or --join a study that is there")
         first = int(fields.get("seed", 0))
         over = tuple(range(first, first + seeds))
-        plan = plan_search(fields, space, trials=trials, trusted=trusted, seed=search_seed, prune=prune, seeds=over)
+        asked = {**fields, **where}
+        plan = plan_search(asked, space, trials=trials, trusted=trusted, seed=search_seed, prune=prune, seeds=over)
     if print_slurm:
-        asked: dict[str, Any] = {"join": True}
+        asked = {"join": True}
         if not join:
             asked = {**fields, "space": space, "trials": trials, "trusted": trusted, "seeds": seeds}
             asked |= {"search_seed": search_seed, **({} if prune else {"prune": False})}

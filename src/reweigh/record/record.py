@@ -53,10 +53,10 @@ class Record:
         environment: versions, commit and device of this process; kept if it differs from the one before.
     """
 
-    def __init__(self, folder: Path, header: Header, environment: Mapping[str, Any]) -> None:
-        make_folder(folder)
-        self.folder = folder
-        self._lock = Lock(folder)
+    def __init__(self, folder: Path | str, header: Header, environment: Mapping[str, Any]) -> None:
+        self.folder = Path(folder)
+        make_folder(self.folder)
+        self._lock = Lock(self.folder)
         try:
             self.header = self._begin(header, environment)
         except BaseException:
@@ -144,24 +144,26 @@ class Record:
         self.close()
 
 
-def read_rows(folder: Path) -> list[dict[str, Any]]:
+def read_rows(folder: Path | str) -> list[dict[str, Any]]:
     """The rows of a run, in order of their steps; a torn last line is left out."""
-    return scan_rows(folder / "rows.jsonl").rows
+    return scan_rows(Path(folder) / "rows.jsonl").rows
 
 
-def read_result(folder: Path) -> dict[str, Any] | None:
+def read_result(folder: Path | str) -> dict[str, Any] | None:
     """The result of a run, or None where it is not done."""
-    path = folder / "result.json"
+    path = Path(folder) / "result.json"
     return read_json(path) if path.exists() else None
 
 
-def read_p(folder: Path) -> History:
+def read_p(folder: Path | str) -> History:
     """p of every training example over time; no columns where it was not recorded."""
+    folder = Path(folder)
     return scan_history(folder / "p.f16", read_header(folder).examples)
 
 
-def read_margins(folder: Path) -> Margins:
+def read_margins(folder: Path | str) -> Margins:
     """The margin and the rival of every training example over time; no columns where it was not recorded."""
+    folder = Path(folder)
     return scan_margins(folder / "margins.bin", read_header(folder).examples)
 
 
@@ -176,8 +178,9 @@ class Summary(NamedTuple):
     problem: str | None  # why it is broken
 
 
-def summarise(folder: Path) -> Summary:
+def summarise(folder: Path | str) -> Summary:
     """The state of one run folder."""
+    folder = Path(folder)
     try:
         run, rows, result = read_header(folder).run, read_rows(folder), read_result(folder)
     except DataError as error:
@@ -186,8 +189,9 @@ def summarise(folder: Path) -> Summary:
     return Summary(folder, "resumable" if result is None else "done", run, step, result, None)
 
 
-def list_runs(root: Path) -> list[Summary]:
+def list_runs(root: Path | str) -> list[Summary]:
     """All run folders right under `root`, by name; folders without a file of a run are passed over."""
+    root = Path(root)
     if not root.is_dir():
         return []
     signs = ("run.json", "rows.jsonl", "result.json", "checkpoint.pt")

@@ -50,7 +50,8 @@ def execute_many(
     """Carry all runs out, `jobs` at a time; the outcomes are in the order of the runs.
 
     On the CPU runs that go side by side are processes with as many threads as this one has, because their number can
-    decide the last bit of a sum; call `torch.set_num_threads(1)` first where that oversubscribes the machine.
+    decide the last bit of a sum; call `torch.set_num_threads(1)` first where that oversubscribes the machine. As always
+    with processes in Python, a script must call this under `if __name__ == "__main__":`.
 
     Args:
         runs: what to do; no two may be the same.
@@ -172,7 +173,7 @@ def as_processes(
                     told = connection.recv()
                 except EOFError:  # it ended without a word: killed, or out of memory
                     process.join()
-                    told = RuntimeError(f"its process ended with code {process.exitcode}")
+                    told = RuntimeError(_ended(process.exitcode))
                 if isinstance(told, Update):
                     watch(number, told)
                     continue
@@ -187,6 +188,16 @@ def as_processes(
             process.join()
             connection.close()
     return outcomes
+
+
+def _ended(code: int) -> str:
+    """How a process ended that has told nothing; with code 1 Python itself gave up before the run began."""
+    if code != 1:
+        return f"its process ended with code {code}"
+    return (
+        "its process ended with code 1 before the run began, for the reason printed above; a script that carries out "
+        'several runs at a time must do so under `if __name__ == "__main__":`, because every process imports it'
+    )
 
 
 def _process(run: Run, root: Path, parent: Connection, stop: Any, threads: int) -> None:

@@ -29,7 +29,7 @@ from reweigh.spec import Expression, Run, is_scheduled, parse
 from reweigh.streams import generator
 from reweigh.train.distributed import OfShard, Ranks, Uncounted
 from reweigh.train.schedules import in_tensors, over_steps, taper_at
-from reweigh.weighting import Weighting
+from reweigh.weighting import ForwardSymmetric, Weighting
 from reweigh.weighting.parse import weighting_from
 
 Batches = Resident | Loader
@@ -140,6 +140,7 @@ def method_of(
     device, num_classes = batches.device, material.dataset.num_classes
     if run.weighting is not None:
         criterion_at, set_parameters, obstacle = criterion_of(run, device, ranks.group)
+        _check_classes(run, criterion_at(0).weighting, num_classes - (run.threshold_set is not None))
         if not ranks.counted(run.batch_size):
             return Taught(ByCriterion(net, lambda step: Uncounted(criterion_at(step))), set_parameters, obstacle)
         return Taught(ByCriterion(net, criterion_at), set_parameters, obstacle)
@@ -172,6 +173,17 @@ def method_of(
         device=device,
     )
     return Taught(method_from(parse(cast(str, run.method)), context))
+
+
+def _check_classes(run: Run, part: Any, num_classes: int) -> None:
+    """Refuse a weighting, also as a part of another, that counts other classes than the data have."""
+    if isinstance(part, ForwardSymmetric) and part.num_classes != num_classes:
+        raise ValueError(
+            f"weighting {run.weighting} is for {part.num_classes} classes, but {run.data} has {num_classes}"
+        )
+    inner = vars(part).values() if isinstance(part, Weighting) else part if isinstance(part, tuple) else ()
+    for each in inner:
+        _check_classes(run, each, num_classes)
 
 
 class Taught(NamedTuple):
@@ -244,16 +256,18 @@ def machine(run: Run) -> Iterator[None]:
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     fill: Any = torch.utils.deterministic
     deterministic, tf32 = torch.are_deterministic_algorithms_enabled(), (matmul.allow_tf32, cudnn.allow_tf32)
-    benchmark, filling = cudnn.benchmark, fill.fill_uninitialized_memory
+    benchmark, filling, dtype = cudnn.benchmark, fill.fill_uninitialized_memory, torch.get_default_dtype()
     if run.deterministic:  # cuBLAS reads it when it is first used, and torch refuses to go on without
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(run.deterministic or deterministic)
     matmul.allow_tf32 = cudnn.allow_tf32 = run.precision == "tf32"
     cudnn.benchmark = not run.deterministic
+    torch.set_default_dtype(torch.float32)  # what the batches have, and so must the net
     fill.fill_uninitialized_memory = False  # it helps to find bugs, at the price of a launch for every result
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(deterministic)
+        torch.set_default_dtype(dtype)
         matmul.allow_tf32, cudnn.allow_tf32 = tf32
         cudnn.benchmark, fill.fill_uninitialized_memory = benchmark, filling

@@ -34,6 +34,7 @@ class Plan:
         prune: stop a trial whose score at some row is below the median of the others at theirs.
         trials: how many; all points for a grid. A study can grow, so this is no part of its name.
         seeds: of the final runs; no part of its name either.
+        where: fields of `Run` that say only where or how fast, such as device, where `search` is told no others.
     """
 
     fields: Mapping[str, Any]
@@ -45,16 +46,21 @@ class Plan:
     prune: bool = True
     trials: int = field(default=TRIALS, compare=False)
     seeds: tuple[int, ...] = field(default=SEEDS, compare=False)
+    where: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def run(self, point: Mapping[str, Scalar], where: Mapping[str, Any] | None = None) -> Run:
-        """The run of a point; `where` are fields that say where or how fast, such as device."""
-        return Run.from_mapping({**self.fields, **self.held, **self.space.settle(point), **(where or {})})
+        """The run of a point; `where` comes before the plan's own."""
+        return self.run_of(self.space.settle(point), where)
+
+    def run_of(self, chosen: Mapping[str, Any], where: Mapping[str, Any] | None = None) -> Run:
+        """The run whose fields of the space are chosen."""
+        return Run.from_mapping({**self.fields, **self.held, **chosen, **self.where, **(where or {})})
 
     def final(self, point: Mapping[str, Scalar]) -> Plan:
         """The same setting on all training data, once for every seed: a grid of seeds."""
         fields = {key: value for key, value in {**self.fields, **self.space.settle(point)}.items() if key != "seed"}
         space = parse_space(f"seed={{{', '.join(map(str, self.seeds))}}}")
-        return Plan(fields, space, {}, "test", "test_accuracy", self.seed, False, len(self.seeds))
+        return Plan(fields, space, {}, "test", "test_accuracy", self.seed, False, len(self.seeds), where=self.where)
 
     @cached_property
     def points(self) -> list[dict[str, Scalar]] | None:
@@ -101,7 +107,8 @@ def plan_search(
     by the held-out part with its true labels, or as given with `validation_labels="noisy"`.
 
     Args:
-        fields: of `Run`, those that the space does not choose.
+        fields: of `Run`, those that the space does not choose. Those that say only where or how fast (data_root,
+            device, workers, init_file) are no part of the study, and `search(where=...)` may say otherwise.
         space: see `reweigh.search.space`.
         trials: how many points to try (40); a grid is tried whole, and this must be left out.
         trusted: judge by a set of the user's own instead: a table with the columns of the data, or "test" for the
@@ -112,6 +119,7 @@ def plan_search(
     """
     read = parse_space(space)
     here = {item.name for item in describe() if not item.hashed}
+    where = {key: value for key, value in fields.items() if key in here}
     fields = {key: value for key, value in fields.items() if key not in here}
     _check_apart(fields, read)
     if read.is_grid and trials is not None:
@@ -122,7 +130,7 @@ def plan_search(
     fields = {key: value for key, value in fields.items() if key not in ("validation", "validation_labels")}
     plan = Plan(fields, read, held, judged, score, seed, prune and not read.is_grid)
     count = len(plan.points) if plan.points is not None else trials or TRIALS
-    plan = replace(plan, trials=count, seeds=tuple(dict.fromkeys(seeds)))
+    plan = replace(plan, trials=count, seeds=tuple(dict.fromkeys(seeds)), where=where)
     if "evaluate_every" not in fields and "evaluate_every" not in read.text:
         plan = replace(plan, fields={**fields, "evaluate_every": max(1, plan.iterations // 10)})
     check(plan)
@@ -136,7 +144,7 @@ def check(plan: Plan) -> None:
 
     for corner in plan.space.corners():
         try:
-            run = Run.from_mapping({**plan.fields, **plan.held, **corner})
+            run = plan.run_of(corner)
             if run.weighting is not None:
                 weighting = weighting_from(at_step(parse(run.weighting), 0, run.iterations))
                 Criterion(weighting, normalise=None if run.normalise == "none" else run.normalise)

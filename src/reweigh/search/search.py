@@ -53,7 +53,7 @@ def search(
         name: of the study, by default one that the plan decides.
         workers: 1 works in this process, more are processes of their own; 0 only waits for others.
         on: "processes" on this machine, or "ray" for a Ray cluster (extra `ray`).
-        where: fields of `Run` that say where or how fast, such as device.
+        where: fields of `Run` that say where or how fast (data_root, device, workers, init_file), before the plan's.
         watch: told the stage ("trials" or "final") and how the slots stand.
         should_stop: asked often; True hands all trials back and raises `SearchStopped`.
         beat, grace: see `work`.
@@ -64,12 +64,12 @@ def search(
     root, name = Path(root), name or plan.name
     folder = root / name
     make_folder(folder)
-    site = Site(storage or sqlite_url(folder / "study.db"), root, where or {}, beat, grace)
+    site = Site(storage or sqlite_url(folder / "study.db"), root, {**plan.where, **(where or {})}, beat, grace)
     if plan.judged.startswith("trusted"):
         from reweigh.search.trusted import check_apart
 
         corner = next(plan.space.corners())
-        check_apart(Run.from_mapping({**plan.fields, **plan.held, **corner, **site.where}), plan.judged)
+        check_apart(plan.run_of(corner, site.where), plan.judged)
     opened = open_storage(site.storage)
 
     def carry_out(stage: str, part: Plan, called: str) -> optuna.Study:

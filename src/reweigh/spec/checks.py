@@ -6,12 +6,27 @@ import math
 import re
 import sys
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 from reweigh.spec.expression import nearest, parse
 from reweigh.spec.schedule import check_parameters, check_rate, check_schedule
 
 Check: TypeAlias = Callable[[str, object], Any]
+
+
+def plain_number(value: object) -> int | float | None:
+    """Python's own for any real number, such as numpy's; None for what is none, as True is.
+
+    >>> from fractions import Fraction
+    >>> plain_number(8), plain_number(Fraction(1, 2)), plain_number(True), plain_number("8")
+    (8, 0.5, None, None)
+    """
+    if type(value) is int or type(value) is float:
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def text(name: str, value: object) -> str:
@@ -61,14 +76,15 @@ def matching(pattern: str, what: str) -> Check:
 
 
 def integer(low: int, high: int = 2**53) -> Check:
-    """A whole number in [low, high]; 8.0 is one."""
+    """A whole number in [low, high]; 8.0 is one, and so is numpy's 8."""
 
     def check(name: str, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        found = plain_number(value)
+        if found is None:
             raise TypeError(f"{name} is {value!r}; expected a whole number")
-        if not (low <= value <= high and value == int(value)):
+        if not (low <= found <= high and found == int(found)):
             raise ValueError(f"{name} is {value!r}; expected a whole number from {low} to {high}")
-        return int(value)
+        return int(found)
 
     return check
 
@@ -84,12 +100,13 @@ def number(low: float, high: float = math.inf, *, above: bool = False, below: bo
     allowed = f"{'(' if above else '['}{low:g}, {high:g}{')' if below or high == math.inf else ']'}"
 
     def check(name: str, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        found = plain_number(value)
+        if found is None:
             raise TypeError(f"{name} is {value!r}; expected a number in {allowed}")
-        inside = low <= value <= min(high, sys.float_info.max)
-        if not inside or (above and value == low) or (below and value == high):
+        inside = low <= found <= min(high, sys.float_info.max)
+        if not inside or (above and found == low) or (below and found == high):
             raise ValueError(f"{name} is {value!r}; expected a number in {allowed}")
-        return float(value) + 0.0  # -0.0 becomes 0.0: one number, one hash
+        return float(found) + 0.0  # -0.0 becomes 0.0: one number, one hash
 
     return check
 

@@ -1,9 +1,12 @@
 """find_suspects: from labels and what a model made of them to a ranked list, without any file or run.
 
 found = find_suspects(labels, pred_probs)        # what cleanlab's find_label_issues takes
-found.issue                                      # (N,) bool: what it returns
-found.ranked_issues()                            # with return_indices_ranked_by="self_confidence"
+found.issue                                      # (N,) bool, as it returns
+found.ranked_issues()                            # their positions, as with return_indices_ranked_by="self_confidence"
 found.label_quality                              # what get_label_quality_scores returns
+
+Which labels are called wrong is decided class by class, much as with cleanlab's filter_by="prune_by_class"; its own
+default, "prune_by_noise_rate", calls some others wrong.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ def find_suspects(
         history: (N, E), p of the given label at E evaluations (`reweigh.record.read_p`).
         margins: (N, E), logit of the given label less the largest other (`reweigh.record.read_margins`).
         rivals: (N, E), the class of that other.
-        threshold: area under the margin below which a label is wrong, as threshold samples tell.
+        threshold: area under the margin below which a label is wrong, as threshold samples tell; only for aum.
         method: see above.
         class_names: class id -> name; numbers if not given.
         sources: names of the examples; row numbers if not given.
@@ -85,6 +88,8 @@ def find_suspects(
             raise ValueError("rivals are given without margins; they belong together")
         duel = mean_duel(given, area, _rivals(rivals, area.shape, num_classes), num_classes)
     method = choose(method, past is not None, area is not None, duel is not None)
+    if threshold is not None and method != "aum":
+        raise ValueError(f"threshold is {threshold:g}, which only method 'aum' looks at; this is {method!r}")
     if method != "final-p" and duel is not None:
         probabilities = duel
     over_time = None if past is None or (method == "mixture" and duel is not None) else mean_p(past)

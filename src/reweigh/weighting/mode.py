@@ -25,13 +25,10 @@ def argmax(log_weight: Callable[[Tensor, Tensor], Tensor]) -> float | tuple[floa
     grid = torch.cat((-end[None], torch.linspace(-40, 40, 4001, dtype=torch.float64), end[None]))
 
     def value(margin: Tensor) -> Tensor:
-        log_w = log_weight(logsigmoid(margin), logsigmoid(-margin))
-        if log_w.shape != margin.shape:
-            raise ValueError(
-                "mode: a weighting with tensor parameters has one mode for each of them; ask them one by one"
-            )
-        return log_w
+        return log_weight(logsigmoid(margin), logsigmoid(-margin))
 
+    if value(grid[:1]).shape != (1,):
+        raise ValueError("mode: a weighting with tensor parameters has one mode for each of them; ask them one by one")
     log_w = value(grid)
     best = log_w.max()
     room = TOLERANCE * max(1.0, abs(float(best)))

@@ -8,6 +8,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from reweigh.spec.checks import plain_number
+
 Parameter: TypeAlias = "float | Tensor"
 
 
@@ -34,6 +36,8 @@ def holds(condition: Tensor) -> bool:
 def check(owner: object, name: str, value: Parameter, low: float, high: float = math.inf) -> None:
     """Refuse a parameter that is NaN or outside [low, high].
 
+    A number of numpy's becomes one of Python's in its owner, whose repr is its name in records.
+
     >>> check("GCE", "q", -1.0, low=0)
     Traceback (most recent call last):
         ...
@@ -43,10 +47,13 @@ def check(owner: object, name: str, value: Parameter, low: float, high: float = 
     allowed = f"{'(' if low == -math.inf else '['}{low:g}, {high:g}{')' if high == math.inf else ']'}"
     if isinstance(value, Tensor):
         good = holds((value >= low) & (value <= high) & value.isfinite())
-    elif isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{label}: {name} must be a number or a tensor, got {value!r}")
     else:
-        good = low <= value <= high and math.isfinite(value)
+        number = plain_number(value)
+        if number is None:
+            raise TypeError(f"{label}: {name} must be a number or a tensor, got {value!r}")
+        good = low <= number <= high and math.isfinite(number)
+        if number is not value and not isinstance(owner, str):
+            object.__setattr__(owner, name, number)
     if not good:
         raise ValueError(f"{label}: {name} must be a number in {allowed}, got {value!r}")
 

@@ -1,0 +1,37 @@
+"""The parts of a run: what does not fit together is refused, and torch's switches are put back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from finished import learnt
+from reweigh.run import execute
+from reweigh.spec import Run
+
+RUN = Run(data="digits", net="mlp-8", weighting="DM(0.5, 8)", iterations=2, evaluate_every=2, device="cpu")
+
+
+def test_the_default_type_of_others_changes_nothing(tmp_path: Path) -> None:
+    expected = learnt(execute(RUN, tmp_path / "plain"))
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert learnt(execute(RUN, tmp_path / "double")) == expected
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    "weighting", ["ForwardSymmetric(0.4, 100)", "Tapered(ForwardSymmetric(0.4, num_classes=100), 1)"]
+)
+def test_a_weighting_that_counts_classes_counts_those_of_the_data(tmp_path: Path, weighting: str) -> None:
+    with pytest.raises(ValueError, match=r"weighting .*100.* is for 100 classes, but digits has 10"):
+        execute(replace(RUN, weighting=weighting), tmp_path)
+    assert not list(tmp_path.iterdir())
+    right = replace(RUN, weighting=weighting.replace("100", "10"))
+    execute(right, tmp_path)
+    execute(replace(right, threshold_set=0), tmp_path)  # a class more, which no label of the data is

@@ -1,0 +1,46 @@
+"""Parameters of a weighting: which numbers are taken, and as what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from reweigh import DM, GCE, Criterion
+
+
+@pytest.mark.parametrize("number", [np.int64(1), np.int8(1), np.float32(1), np.float64(1), np.array(1.0)[()]])
+def test_numbers_of_numpys_are_numbers(number: Any) -> None:
+    weighting = DM(number, 8)
+    assert weighting == DM(1, 8)
+    assert repr(weighting) in ("DM(lam=1, beta=8)", "DM(lam=1.0, beta=8)")
+    logits, target = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0])
+    assert Criterion(DM(0, 8), taper=number)(logits, target).isfinite()
+
+
+def test_a_single_precision_number_keeps_its_value() -> None:
+    assert GCE(float(np.float32(0.7))) == GCE(np.float32(0.7))
+
+
+@pytest.mark.parametrize("value", [True, np.True_, "1", None, 1j, np.ones(2)])
+def test_what_is_no_number_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match="DM: lam must be a number or a tensor"):
+        DM(value, 8)
+
+
+@pytest.mark.parametrize("value", [np.float32("nan"), np.int64(-1), np.float64("inf")])
+def test_a_number_outside_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="DM: lam must be a number in"):
+        DM(value, 8)
+
+
+@pytest.mark.parametrize("lam", [torch.tensor([0.5, 1.0]), torch.ones(3, 1), torch.ones(4003)])
+def test_several_parameters_have_no_one_mode(lam: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="one mode for each of them"):
+        _ = DM(lam, 8.0).mode
+
+
+def test_one_parameter_in_a_tensor_has_a_mode() -> None:
+    assert DM(torch.tensor(1.0), 8.0).mode == pytest.approx(0.5)
