@@ -62,14 +62,14 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def margin_and_pull(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """`margin`, and -d margin / d z = softmax over the others - onehot_y, out of one softmax and without a graph."""
+    """`margin`, and -d margin / d z = softmax over the others - onehot_y, by one exponential and without a graph."""
     z, dim = at_least_float32(logits), class_dim(logits)
     index, nothing = target.unsqueeze(dim), torch.finfo(z.dtype).min
-    others = z.scatter(dim, index, nothing)
-    top, pull = others.amax(dim, keepdim=True), others.softmax(dim)
-    log_rest = -statistic(pull.amax(dim, keepdim=True)).log()  # the largest has exp(0) / Σ of the softmax
-    m = statistic(z.gather(dim, index)) - statistic(top) - log_rest
-    return m.masked_fill_(top == nothing, math.inf).squeeze(dim), pull.scatter_(dim, index, -1.0)
+    pull = z.scatter(dim, index, nothing)
+    top = pull.amax(dim, keepdim=True)
+    rest = pull.sub_(top).exp_().sum(dim, keepdim=True)  # in place: a second copy would cost as much as all this
+    m = statistic(z.gather(dim, index)) - top - statistic(rest).log()
+    return m.masked_fill_(top == nothing, math.inf).squeeze(dim), pull.div_(rest).scatter_(dim, index, -1.0)
 
 
 class Margin(torch.autograd.Function):

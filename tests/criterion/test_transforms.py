@@ -52,6 +52,7 @@ def test_compiles_without_a_break(weighting: Weighting, normalise: str | None) -
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalise", [None, "batch"])
 @pytest.mark.parametrize(
     "weighting", [WEIGHTINGS[0], *WEIGHTINGS[2:], PerClass(DM(0.5, torch.linspace(1, 8, 5)))], ids=repr

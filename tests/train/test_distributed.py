@@ -127,6 +127,7 @@ def test_alone_there_is_nothing_to_agree_on() -> None:
     assert Ranks(1, 2, local=1).device(torch.device("cuda")) == torch.device("cuda", 1)
 
 
+@pytest.mark.slow
 def test_three_ranks_equal_one_process_in_float64(tmp_path: Path, port: int) -> None:
     launch(1, STEP, str(tmp_path / "one.pt"), port=port)
     launch(3, STEP, str(tmp_path / "three.pt"), port=port)

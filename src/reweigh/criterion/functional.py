@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from reweigh import kernels
-from reweigh.criterion.direct import Direct, Found, is_direct
+from reweigh.criterion.direct import Direct, Found, is_direct, is_plain, plainly
 from reweigh.criterion.emit import emit, log_total, weigh
 from reweigh.criterion.labels import Labels, check_floating, choose, over_positions, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
@@ -107,6 +107,9 @@ def criterion(
         return _reduce(emit(value, labels.margin, coefficient), options, labels.dense, z)
 
     def directly(z: Tensor) -> Found:
+        counted = weight is None and sample_weight is None and log_normaliser is None
+        if counted and is_plain(z, target, options, ignore_index) and (plain := plainly(z, target, options)):
+            return plain
         found = []
 
         def find(z: Tensor, y: Tensor) -> Tensor:
