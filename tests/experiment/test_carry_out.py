@@ -149,6 +149,15 @@ def test_runs_saved_before_they_were_scored_are_scored(
     assert read_saved(tmp_path / "results" / "toy.json").entries[0].finding.metrics["mAP"] == 0.5
 
 
+def test_a_diverged_run_goes_without_scores(tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reweigh.experiment.scores.score_run", lambda *_: {"mAP": 0.5, "CMC-1": 0.6})
+    cells = Cell("CCE", "a", tiny()), Cell("far too fast", "a", tiny(lr=1e30))
+    saved, ended = sit(table(*cells, scored="retrieval", metrics=("mAP",)), Asked(tmp_path / "runs"))
+    assert not ended.stopped
+    assert not ended.failed
+    assert ["mAP" in entry.finding.metrics for entry in saved.entries] == [True, False]
+
+
 def test_another_start_is_another_run(tiny: Make, tmp_path: Path) -> None:
     cells = [Cell("plain", "a", tiny()), Cell("caffe", "a", tiny(), procedure=Procedure("caffe_start"))]
     carry_out(table(*cells), tmp_path)

@@ -14,7 +14,8 @@ from reweigh.criterion.emit import group_size, over_group
 from reweigh.criterion.labels import check_floating, check_indices, over_positions
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, WithOptions, check_call
 from reweigh.direction import statistic
-from reweigh.weighting import PerClass, Weighting
+from reweigh.weighting import Weighting
+from reweigh.weighting.compose import has_examples
 from reweigh.weighting.parameter import entries
 
 # Logits at a time: 256 MB in half precision.
@@ -77,7 +78,7 @@ class LinearCriterion(WithOptions):
         self.chunk = chunk
 
     def _check_options(self, options: Options) -> None:
-        if _by_example(options.weighting) or _by_example(options.taper):
+        if has_examples(options.weighting) or has_examples(options.taper):
             raise ValueError(
                 "weighting and taper must have numbers or PerClass tensors as parameters in LinearCriterion, which "
                 f"meets the examples in chunks; got {options.weighting!r}, taper={options.taper!r}"
@@ -212,12 +213,3 @@ class _Linear(torch.autograd.Function):
 def _multiply(gradient: Tensor, factor: Tensor) -> None:
     """gradient *= factor; in float32 where the gradient's float16 could not hold the factor."""
     gradient *= factor.float().reshape(1) if gradient.dtype == torch.float16 else factor
-
-
-def _by_example(part: Any) -> bool:
-    """Whether a parameter has an entry per example."""
-    if isinstance(part, tuple):
-        return any(map(_by_example, part))
-    if isinstance(part, Tensor):
-        return part.ndim > 0
-    return isinstance(part, Weighting) and not isinstance(part, PerClass) and any(map(_by_example, vars(part).values()))

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 
 import torch
 from torch import Tensor
 
 from reweigh.density.quadrature import is_traced, log_integral
 from reweigh.weighting import PerClass, Scaled, Weighting, as_weighting
-from reweigh.weighting.compose import has_classes
+from reweigh.weighting.compose import has_classes, has_examples
 from reweigh.weighting.parameter import holds, is_readable
 
 # exp(-ROOM) is still a number, and so is what a factor of it leaves of most weights.
@@ -42,7 +41,7 @@ def unit(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
     """
     weighting = as_weighting(weighting)
     by_class = has_classes(weighting)
-    if by_class and _is_by_example(weighting):
+    if by_class and has_examples(weighting):
         raise ValueError(f"normalise='unit' needs tensors by class or by example, not both, got {weighting!r}")
     log_z = log_integral(weighting)
     if not holds(log_z.isfinite()):
@@ -61,17 +60,6 @@ def unit(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
 
 def _is_known(x: Tensor) -> bool:
     return is_readable(x) and not is_traced()
-
-
-def _is_by_example(part: object) -> bool:
-    """Whether a tensor with entries stands outside every `PerClass`."""
-    if isinstance(part, Tensor):
-        return part.ndim > 0
-    if isinstance(part, tuple):
-        return any(map(_is_by_example, part))
-    if not is_dataclass(part) or isinstance(part, PerClass):
-        return False
-    return any(_is_by_example(getattr(part, field.name)) for field in fields(part))
 
 
 def emphasis_variance(weighting: Weighting | Callable[..., Tensor], p: Tensor | None = None) -> Tensor:

@@ -8,6 +8,7 @@ from pathlib import Path
 from reweigh.data import registry
 from reweigh.data.tracklets import index_of
 from reweigh.experiment.finding import RETRIEVAL
+from reweigh.record import read_result
 from reweigh.record.files import write_json
 from reweigh.retrieval.retrieve import retrieve
 from reweigh.run import Update
@@ -24,11 +25,13 @@ def score_runs(
 ) -> bool:
     """Write the scores of finished runs beside their results, and say whether all have them; what is there stays.
 
-    Features are kept as they come, so that what was cut short goes on; `tell` counts their frames.
+    A run that diverged has no features to rank by, and goes without. Features are kept as they come, so that what was
+    cut short goes on; `tell` counts their frames.
     """
     for number, run in enumerate(runs):
         folder = folder_of(run, root)
-        if (folder / "result.json").exists() and not (folder / RETRIEVAL).exists():
+        result = read_result(folder)
+        if result is not None and result.get("diverged") is None and not (folder / RETRIEVAL).exists():
             if should_stop():
                 return False
             watch = _watching(number, len(runs), run, tell)
