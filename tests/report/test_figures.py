@@ -145,6 +145,12 @@ def test_commands_end_with_a_sentence(tmp_path: Path) -> None:
     assert (told.exit_code, told.output.count("\n")) == (3, 1)
     assert "neither the folder of a run" in told.output
     assert command("report", "--figure", "9", str(tmp_path)).exit_code != 0
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{")
+    told = command("report", str(tmp_path), "-o", str(tmp_path / "page.html"))
+    assert told.exit_code == 3
+    assert "none of these runs can be read" in told.output
+    assert not (tmp_path / "page.html").exists()
     assert command("explore", "DMM").exit_code == 2
 
 

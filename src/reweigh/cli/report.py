@@ -11,6 +11,7 @@ import typer
 from reweigh.cli.find import find_run
 from reweigh.cli.options import Json, RunsRoot
 from reweigh.cli.terminal import print_json, say
+from reweigh.errors import DataError
 
 if TYPE_CHECKING:
     from reweigh.report import Group
@@ -67,6 +68,8 @@ def report(
     collected = collect(_folders(names or [str(runs)], runs))
     for problem in collected.problems:
         say(f"left out: {problem}")
+    if not collected.runs:
+        raise DataError("none of these runs can be read; nothing was written")
     groups, written = group(collected.runs), [output]
     if figure is not None:
         panels = paper_figure(figure, groups)
