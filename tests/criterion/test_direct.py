@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from reweigh.criterion import Criterion, functional
 from reweigh.weighting import CCE, DM, Beta, Curve, Focal, PerClass, Tapered
@@ -90,6 +91,16 @@ def test_what_is_not_plain_is_noticed(case: str, normalise: Any, monkeypatch: py
     expected = through_margins(monkeypatch, criterion, logits, target)
     for got, wanted in zip(result(criterion, logits, target), expected, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-6, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_values_that_are_not_there_are_not_looked_at(normalise: Any) -> None:
+    criterion = Criterion(DM(0.5, 8), normalise=normalise)
+    with FakeTensorMode():
+        logits = torch.randn(4, 3, requires_grad=True)
+        criterion(logits, torch.zeros(4, dtype=torch.long)).backward()
+        assert logits.grad is not None
+        assert logits.grad.shape == (4, 3)
 
 
 def test_class_weights_sample_weights_and_a_given_normaliser(monkeypatch: pytest.MonkeyPatch) -> None:

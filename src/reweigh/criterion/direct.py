@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from reweigh.criterion.options import Options
 from reweigh.direction import class_dim, log_probabilities, margin_and_pull
@@ -27,9 +27,14 @@ def is_direct(*others: Tensor | float | None) -> bool:
 
 
 def is_plain(logits: Tensor, target: Tensor, options: Options, ignore_index: int) -> bool:
-    """Whether `plainly` may be asked: rows on a CPU, a mean, plain numbers as parameters, no class to ignore."""
+    """Whether `plainly` may be asked: rows on a CPU, a mean, plain numbers as parameters, no class to ignore.
+
+    Not for tensor subclasses, of which some have no values to look at.
+    """
     return (
         logits.device.type == "cpu"
+        and type(logits) in (Tensor, nn.Parameter)
+        and type(target) is Tensor
         and logits.is_floating_point()
         and target.dtype == torch.int64
         and logits.ndim == 2
@@ -45,7 +50,7 @@ def is_plain(logits: Tensor, target: Tensor, options: Options, ignore_index: int
 
 
 def plainly(logits: Tensor, target: Tensor, options: Options) -> Found | None:
-    """What `weigh` finds where every label counts once, in a third of its operations; None where one does not.
+    """What `weigh` finds where every label counts once, in half of its operations; None where one does not.
 
     With a few rows these take longer than the passes over the logits. What is left out is what can't happen: an ignored
     or unknown label, a row without another class to turn to, a NaN, a batch in which nothing counts. Any of them is
