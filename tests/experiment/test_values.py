@@ -77,8 +77,10 @@ def test_a_search_tries_every_beta_on_four_fifths() -> None:
         assert (option.trial.validation, option.trial.validation_labels) == (0.2, "clean")
         assert option.run.validation == 0
         assert option.trial.iterations == 5_000
-    rates = search_rate(ours(weighting="CCE"))
+    rates = search_rate(ours(weighting="CCE"), short=0.1)
     assert [option.run.lr for option in rates.options] == [0.01, 0.03, 0.1, 0.3]
+    assert {(option.trial.iterations, option.trial.evaluate_every) for option in rates.options} == {(2_000, 1_000)}
+    assert trial_of(replace(ours(weighting="CCE"), iterations=5), 1, looks=2).evaluate_every == 3
 
 
 def test_trials_are_those_of_the_search(tiny: Callable[..., Run]) -> None:
