@@ -63,12 +63,12 @@ EXPERIMENT = [
             for row, run in runs().items()
             for cell in (
                 Cell(row, "lr 0.1", run, printed(0.4, row)),
-                Cell(row, "own lr", search_rate(run, RATES, short=0.1)),
+                Cell(row, "own lr", search_rate(run, RATES)),
             )
         ),
         metrics=METRICS,
         seeds=(0, 1, 2),
-        differs=DIFFERS + " A trial of a learning rate has 2,000 iterations.",
+        differs=DIFFERS + " A trial of a learning rate has 5,000 iterations.",
         cost=COST,
         cost_on=COST_ON,
     ),
