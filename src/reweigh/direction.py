@@ -69,7 +69,8 @@ def margin_and_pull(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     top = pull.amax(dim, keepdim=True)
     rest = pull.sub_(top).exp_().sum(dim, keepdim=True)  # in place: a second copy would cost as much as all this
     m = statistic(z.gather(dim, index)) - top - statistic(rest).log()
-    return m.masked_fill_(top == nothing, math.inf).squeeze(dim), pull.div_(rest).scatter_(dim, index, -1.0)
+    pull.mul_(rest.reciprocal_()).scatter_(dim, index, -1.0)  # in less than half the time of a division
+    return m.masked_fill_(top == nothing, math.inf).squeeze(dim), pull
 
 
 class Margin(torch.autograd.Function):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from reweigh.density import log_integral, unit
 from reweigh.density.quadrature import parameter_device
 from reweigh.weighting import Weighting, as_weighting
-from reweigh.weighting.compose import is_tapered
+from reweigh.weighting.compose import has_classes, has_examples, is_tapered
 from reweigh.weighting.parameter import Parameter, check, holds
 
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
@@ -38,6 +39,11 @@ class Options:
     @property
     def batch(self) -> bool:
         return self.normalise == "batch"
+
+    @cached_property
+    def by_label(self) -> bool:
+        """Whether the weighting has parameters by class or by example."""
+        return has_classes(self.weighting) or has_examples(self.weighting)
 
 
 def resolve(
