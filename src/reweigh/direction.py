@@ -26,6 +26,11 @@ def at_least_float32(logits: Tensor) -> Tensor:
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
+def is_batched(x: Tensor) -> bool:
+    """Whether x stands for several tensors, as in `vmap` and `torch.autograd.grad(..., is_grads_batched=True)`."""
+    return "Batched" in repr(torch._C._dispatch_keys(x))  # torch has two kinds of them, and gives a name to one
+
+
 def statistic(x: Tensor) -> Tensor:
     """A row statistic in float64 (float32 where the device has none): N numbers, so precision is almost free.
 

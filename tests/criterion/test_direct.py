@@ -125,6 +125,16 @@ def test_backward_twice_and_a_second_derivative() -> None:
     torch.testing.assert_close(torch.stack(rows).reshape(exact.shape), exact)
 
 
+def test_many_gradients_at_once() -> None:
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(5)).requires_grad_()
+    values = Criterion(DM(0.5, 8), reduction="none")(logits, torch.tensor([0, 1, 2, 0]))
+    one_by_one = torch.stack([torch.autograd.grad(value, logits, retain_graph=True)[0] for value in values])
+    (at_once,) = torch.autograd.grad(values, logits, torch.eye(4), is_grads_batched=True, retain_graph=True)
+    mapped = torch.func.vmap(lambda g: torch.autograd.grad(values, logits, g, retain_graph=True)[0])(torch.eye(4))
+    torch.testing.assert_close(at_once, one_by_one, rtol=0, atol=0)
+    torch.testing.assert_close(mapped, one_by_one, rtol=0, atol=0)
+
+
 def test_what_has_a_gradient_of_its_own_gets_it() -> None:
     logits, target = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
     weights = torch.ones(4, requires_grad=True)

@@ -59,6 +59,18 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0)], ids=repr)
+def test_many_gradients_at_once(weighting: Weighting, device: torch.device) -> None:
+    logits, target = draw(device)
+    leaf = logits.requires_grad_()
+    values = Criterion(weighting, reduction="none")(leaf, target)
+    each = torch.eye(len(target), device=device)
+    one_by_one = [torch.autograd.grad(values, leaf, one, retain_graph=True)[0] for one in each]
+    (at_once,) = torch.autograd.grad(values, leaf, each, is_grads_batched=True)
+    torch.testing.assert_close(at_once, torch.stack(one_by_one), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("normalise", NORMALISE)
 @pytest.mark.parametrize("weighting", [DM(0.5, 8), Focal(2.0)], ids=repr)
 def test_backward_twice(weighting: Weighting, normalise: Any, device: torch.device) -> None:

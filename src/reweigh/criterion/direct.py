@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.criterion.options import Options
-from reweigh.direction import class_dim, log_probabilities, margin_and_pull
+from reweigh.direction import class_dim, is_batched, log_probabilities, margin_and_pull
 
 Found = tuple[Tensor, Tensor, Tensor]
 """The value, c shaped like the target, and softmax over the others - onehot_y: the gradient is c / 2 times that."""
@@ -92,6 +92,8 @@ class Direct(torch.autograd.Function):
             (gradient,) = torch.autograd.grad(ctx.again(logits), logits, incoming, create_graph=True)
             return gradient, None, None
         coefficient, pull = ctx.found or ctx.find(logits)[1:]
-        ctx.found = None
         size = (incoming * (coefficient / 2)).to(pull.dtype).unsqueeze(class_dim(logits))
+        if is_batched(incoming):  # several gradients, for which there is no room
+            return (size * pull).to(logits.dtype), None, None
+        ctx.found = None
         return pull.mul_(size).to(logits.dtype), None, None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from reweigh.direction import is_batched
 from reweigh.kernels import launch
 from reweigh.kernels.launch import Weights
 
@@ -50,7 +51,7 @@ class Whole(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
         logits, (incoming,) = ctx.saved_tensors[0], gradients
-        if torch.is_grad_enabled() or (ctx.single and ctx.gradient is None):
+        if torch.is_grad_enabled() or is_batched(incoming) or (ctx.single and ctx.gradient is None):
             gradient = _otherwise(ctx, logits, incoming)
         elif ctx.single:
             gradient, ctx.gradient = ctx.gradient, None
@@ -88,7 +89,7 @@ class Weighed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         (logits, target, book, coefficient), (incoming,) = ctx.saved_tensors, gradients
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or is_batched(incoming):
             gradient = _otherwise(ctx, logits, incoming)
         else:
             gradient = _room(logits, ctx.inplace)
