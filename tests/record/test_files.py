@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,24 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: p
 
 
 @needs_full
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"a": 1})
-    (tmp_path / "a.json.part").symlink_to(FULL)
+    monkeypatch.setattr("secrets.token_hex", lambda count: "0")
+    (tmp_path / f"a.json.{os.getpid()}-0.part").symlink_to(FULL)
     with pytest.raises(RecordError, match="No space left on device"):
         write_json(path, {"a": 2})
     assert read_json(path) == {"a": 1}
     write_json(path, {"a": 3})
     assert read_json(path) == {"a": 3}
+
+
+def test_many_may_write_one_file_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: write_json(path, {"number": [number] * 1000}), range(64)))
+    assert len(set(read_json(path)["number"])) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_an_error_of_the_writer_leaves_nothing_behind(tmp_path: Path) -> None:

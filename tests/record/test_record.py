@@ -126,6 +126,17 @@ def test_torn_columns_of_p_are_left_out(tmp_path: Path, make_run: MakeRun) -> No
         assert len(read_p(folder).steps) == size // 18
 
 
+def test_zeros_after_a_power_cut_are_left_out(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
+    folder = make_run(tmp_path / "a", done=False)
+    content = (folder / "p.f16").read_bytes()
+    (folder / "p.f16").write_bytes(content + bytes(18))
+    assert len(read_p(folder).steps) == 3
+    (folder / "result.json.1-2.part").write_text("half of a")
+    with Record(folder, header, ENVIRONMENT):
+        assert (folder / "p.f16").read_bytes() == content
+        assert not list(folder.glob("*.part"))
+
+
 def test_p_of_another_length_is_refused(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     folder = make_run(tmp_path / "a", done=False)
     with Record(folder, header, ENVIRONMENT) as record:

@@ -53,6 +53,41 @@ def write_table(path: Path) -> None:
     path.write_text("\n".join(["a,b,label", *(f"{a},{b},{int(a > 0)}" for a, b in rows)]) + "\n")
 
 
+def test_data_that_changed_during_a_search_are_refused(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    write_table(table)
+
+    def go(**more: Any) -> None:
+        plan = plan_search({"data": str(table), **SMALL, "weighting": "CCE"}, "lr=0.01..0.3:log", prune=False, **more)
+        search(plan, tmp_path / "runs", where=CPU, **QUICK)
+
+    go(trials=1, seeds=())
+    table.write_text(table.read_text() + "0.5,0.5,1\n")
+    go(trials=1, seeds=())  # all of it is done: nothing to mix
+    for more in ({"trials": 2, "seeds": ()}, {"trials": 1, "seeds": (0,)}):
+        with pytest.raises(DataError, match=r"mine.csv has changed since the search .* began"):
+            go(**more)
+
+
+def test_a_lock_that_was_let_go_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reweigh.record.files import LockedError
+    from reweigh.run import execute
+    from reweigh.search import objective
+
+    asked: list[Run] = []
+
+    def held_at_first(run: Run, root: Path, **how: Any) -> Path:
+        asked.append(run)
+        if len(asked) == 1:
+            raise LockedError(errno.EAGAIN, "is being written by process 1")
+        return execute(run, root, **how)
+
+    monkeypatch.setattr(objective, "execute", held_at_first)
+    monkeypatch.setattr(objective, "PAUSE", 0.0)
+    search(plan_search({"data": "digits", **SMALL}, GRID, seeds=()), tmp_path, where=CPU, **QUICK)
+    assert len(asked) == 3
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,15 +26,19 @@ class RecordError(OSError):
     """A record could not be written; the message names the file, the cause, and what is still safe."""
 
 
+class LockedError(RecordError):
+    """Another process is writing."""
+
+
 def replace_file(
     path: Path, write: Callable[[IO[bytes]], object], before_rename: Callable[[], object] = lambda: None
 ) -> None:
     """Let `write` fill a file beside `path`, bring it to the disk, and rename it: old content or new, never a mixture.
 
     Raises RecordError where that fails; `path` is then as it was. `before_rename` is called once the new content is
-    safe.
+    safe. Of several processes that write the same file at once the last has its way.
     """
-    beside = path.with_name(f"{path.name}.part")
+    beside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")  # pids of two hosts may agree
     try:
         with beside.open("wb") as file:
             write(file)
@@ -148,7 +153,7 @@ def plain(value: Any) -> Any:
 class Lock:
     """One writer per folder: held from creation to `close`, and given up by the system when the process ends.
 
-    Raises RecordError where another process holds it. On Windows there is no such lock, and nothing is checked.
+    Raises LockedError where another process holds it. On Windows there is no such lock, and nothing is checked.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -166,7 +171,7 @@ class Lock:
             owner = os.pread(file, 32, 0).decode(errors="replace")
             os.close(file)
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise RecordError(error.errno, f"{folder} is being written by process {owner or '?'}") from error
+                raise LockedError(error.errno, f"{folder} is being written by process {owner or '?'}") from error
             raise _refusal("lock", folder, error, "nothing was written") from error
         with suppress(OSError):  # only for the message above
             os.ftruncate(file, 0)

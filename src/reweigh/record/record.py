@@ -65,6 +65,8 @@ class Record:
 
     def _begin(self, header: Header, environment: Mapping[str, Any]) -> Header:
         path = self.folder / "run.json"
+        for unfinished in self.folder.rglob("*.part"):  # by a process that was killed: this one holds the lock
+            unfinished.unlink(missing_ok=True)
         if (self.folder / "result.json").exists():
             raise RecordError(f"{self.folder} is finished; a finished run is never repeated")
         if path.exists():

@@ -141,6 +141,8 @@ def _scan(path: Path, layout: np.dtype[np.void], examples: int) -> NDArray[np.vo
         records = np.fromfile(path, layout, count) if count else np.zeros(0, layout)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    if count > 1 and records["step"][-1] == 0:
+        records = records[:-1]  # a power cut can leave zeros where the last record should be
     if (np.diff(records["step"]) <= 0).any():
         raise DataError(f"{path}: the steps of its records do not rise; it does not hold {examples} examples each")
     return records

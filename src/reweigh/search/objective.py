@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 from reweigh.record import RecordError, read_result, read_rows
-from reweigh.record.files import Lock
+from reweigh.record.files import LockedError
 from reweigh.run import Interrupted, Update, execute
+from reweigh.run.material import check_same_data, gather
 from reweigh.search.worker import Call, Objective, StoppedError
 from reweigh.spec import Run
 
@@ -28,6 +29,8 @@ def by_execution(root: Path, score: str) -> Objective:
             if update.row is not None and update.step < update.total and update.row.get(score) is not None:
                 call.report(update.step, update.row[score])
 
+        if (folder / "result.json").exists():
+            check_same_data(folder, gather(run))
         while not (folder / "result.json").exists():
             for row in read_rows(folder) if (folder / "rows.jsonl").exists() else ():
                 if row.get(score) is not None and row["step"] < run.iterations:
@@ -38,24 +41,14 @@ def by_execution(root: Path, score: str) -> Objective:
                 execute(run, root, watch=watch, should_stop=call.should_stop)
             except Interrupted:
                 raise StoppedError from None
-            except RecordError:
-                if not is_locked(folder):
-                    raise
+            except LockedError:
                 time.sleep(PAUSE)  # an equal run, or this one in the hands of a worker that was taken for dead
+            except RecordError:
+                if not (folder / "result.json").exists():  # which another worker may just have written
+                    raise
         final = (read_result(folder) or {}).get("final", {}).get(score)
         if final is None and score == "validation_accuracy":
             raise ValueError(f"{folder} has no {score}")
         return float(final or 0.0)  # data without a test part have nothing to judge a final run by
 
     return objective
-
-
-def is_locked(folder: Path) -> bool:
-    """Whether another process is writing a run."""
-    if not folder.is_dir() or (folder / "result.json").exists():
-        return folder.is_dir()
-    try:
-        Lock(folder).close()
-    except RecordError:
-        return True
-    return False

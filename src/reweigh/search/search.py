@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import optuna
 
+from reweigh.errors import DataError
+from reweigh.record import read_header
 from reweigh.record.files import make_folder, replace_file, write_json
 from reweigh.search.on_ray import run_on_ray
 from reweigh.search.outcome import Outcome, read_outcome
@@ -75,6 +77,8 @@ def search(
     def carry_out(stage: str, part: Plan, called: str) -> optuna.Study:
         study = open_study(part, opened, called)
         reopen(study, part)
+        if workers and not all(slot.is_finished for slot in slots(study)):
+            _check_data(read_outcome(open_study(plan, opened, name), plan, root), site)
         _finish(study, part, site, workers, on, lambda found: watch(stage, found), should_stop)
         return study
 
@@ -95,6 +99,22 @@ def search(
             outcome = read_outcome(study, plan, root, trained)
     _write(folder, outcome)
     return outcome
+
+
+def _check_data(outcome: Outcome, site: Site) -> None:
+    """Refuse to go on with data that are no longer those which earlier trials were judged by."""
+    from reweigh.run.material import load  # imports torch, which those who only look on do not need
+
+    known = [site.runs / tried.run for tried in outcome.tried if tried.run and tried.state in ("done", "pruned")]
+    if known := [folder for folder in known if (folder / "run.json").exists()]:
+        corner = outcome.plan.run_of(next(outcome.plan.space.corners()), site.where)
+        now = load(corner).hash
+        for folder in known:
+            if (before := read_header(folder).data_hash) != now:
+                raise DataError(
+                    f"{corner.data} has changed since the search {outcome.name} began: {folder} is of data with the "
+                    f"hash {before[:12]}..., not {now[:12]}...; give another folder of runs, and search again"
+                )
 
 
 def _write(folder: Path, outcome: Outcome) -> None:
