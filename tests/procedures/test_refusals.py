@@ -38,6 +38,7 @@ from reweigh.spec import Run
         (lambda run, root: curriculum(run, root, start=0.5, end=0.4), {}, "Curriculum's start is 0.5"),
         (lambda run, root: curriculum(run, root, pacing="lineal"), {}, "did you mean 'linear'"),
         (anchor_forward, {"weighting": None, "loss": "Brier"}, "weighting must be CCE, not Brier"),
+        (anchor_forward, {"fold": "1/5"}, "fold is 1/5: anchor_forward holds out"),
         (lambda run, root: anchor_forward(run, root, correction="Sideways"), {}, "correction is 'Sideways'"),
         (lambda run, root: anchor_forward(run, root, percentile=0), {}, "percentile is 0"),
         (lambda run, root: joint_optimisation(run, root), {}, "begin is 70, but the run has 2 epochs"),
@@ -91,3 +92,23 @@ def test_learned_labels_that_went_away(digits: Run, tmp_path: Path) -> None:
     (folder / "procedure.json").unlink()
     with pytest.raises(DataError, match="remove that run to learn the labels again"):
         joint_optimisation(digits, tmp_path, begin=1)
+
+
+def test_data_that_changed_between_two_runs_are_refused(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+
+    def write(shift: int) -> None:
+        table.write_text("\n".join(["x,y,label", *(f"{(k + shift) % 7},{k % 3},{'ab'[k % 2]}" for k in range(60))]))
+
+    def once(run: Run, root: Path) -> Path:
+        if run.noise is not None:
+            raise KeyboardInterrupt
+        return execute(run, root)
+
+    write(0)
+    run = Run(data=str(table), net="linear", weighting="CCE", iterations=4, batch_size=16, device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        label_correction(run, tmp_path, carry_out=once)
+    write(1)
+    with pytest.raises(DataError, match=r"mine.csv has .* now: it has changed since"):
+        label_correction(run, tmp_path)

@@ -13,6 +13,7 @@ from reweigh.cli.app import app
 from reweigh.procedures import (
     anchor_forward,
     curriculum,
+    forgetting,
     joint_optimisation,
     label_correction,
     read_journal,
@@ -64,6 +65,22 @@ def test_anchor_points_of_a_run(longer: Run, tmp_path: Path) -> None:
     assert runs[1].loss is not None
     assert runs[1].loss.startswith("Forward(T=file(")
     assert len(training_probabilities(runs[0], tmp_path / runs[0].folder_name(), held_out=True)) == 1200
+
+
+def test_anchor_points_are_not_chosen_by_true_labels(digits: Run, tmp_path: Path) -> None:
+    folder = anchor_forward(replace(digits, validation=0.2), tmp_path)
+    first, corrected = (read_header(tmp_path / made).run for _, made in read_journal(folder).runs)
+    assert (first.validation, first.validation_labels) == (0.2, "noisy")
+    assert (corrected.validation, corrected.validation_labels) == (0.2, "clean")
+
+
+def test_forgetting_says_whose_labels_chose(digits: Run, tmp_path: Path) -> None:
+    file = tmp_path / "given.npy"
+    np.save(file, gather(digits).train.labels)
+    run = replace(digits, noise=f"given({file.as_posix()!r}, truth=False)", rate=None, validation=0.2)
+    result = read_journal(forgetting(run, tmp_path, rates=(0.0,))).result
+    assert result is not None
+    assert result["validation_labels"] == "as given, which nobody has checked"
 
 
 def test_wrong_labels_are_difficult(longer: Run, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,17 @@ def test_a_killed_process_is_reported(tmp_path: Path) -> None:
     outcomes = execute_many(runs, tmp_path, jobs=2, watch=watch)
     assert "ended with code -9" in str(outcomes[0].error)
     assert summarise(outcomes[0].folder).state == "resumable"
+
+
+def test_one_killed_within_a_message_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def recv(self: Connection) -> None:
+        for child in multiprocessing.active_children():
+            child.kill()
+        raise OSError("got end of file during message")
+
+    monkeypatch.setattr(Connection, "recv", recv)
+    (outcome,) = execute_many([replace(RUN, iterations=20_000, evaluate_every=10_000)], tmp_path, jobs=2)
+    assert "ended with code -9" in str(outcome.error)
 
 
 def test_sigterm_of_the_parent_leaves_checkpoints(tmp_path: Path) -> None:

@@ -54,6 +54,17 @@ def test_data_that_changed_since_are_refused(tmp_path: Path) -> None:
         suspects_of(folder, bootstrap=2)
 
 
+def test_labels_that_changed_since_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "labels.npy"
+    labels = gather(default_run("digits", {})).train.labels
+    np.save(file, labels)
+    given = {"noise": f"given({file.as_posix()!r})", "iterations": 10, "evaluate_every": 5, "device": "cpu"}
+    folder = execute(default_run("digits", given), tmp_path)
+    np.save(file, (labels + 1) % 10)
+    with pytest.raises(DataError, match=r"trained on other labels than given\(.*\) gives now"):
+        suspects_of(folder, bootstrap=2)
+
+
 def test_out_of_fold_costs_runs_once(finished: Path) -> None:
     trained: list[Run] = []
 

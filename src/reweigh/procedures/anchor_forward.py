@@ -74,13 +74,15 @@ def anchor_forward(
         and, where the noise is known, `error`: the mean over rows of Σ_j |T - true T|.
     """
     require_cce(run, "anchor_forward")
+    if run.fold is not None:
+        raise ValueError(f"fold is {run.fold}: anchor_forward holds out a validation part of its own; leave it out")
     one_of("Forward", "Backward")("correction", correction)
     anchor_matrix([[0.5, 0.5]], percentile, identity)  # refuses before anything is trained
     settings = {"correction": correction, "percentile": percentile, "identity": identity}
     journal = Journal("anchor-forward", run, root, settings, carry_out)
     if journal.is_done:
         return journal.folder
-    scout = run if run.validation > 0 else replace(run, validation=0.1, validation_labels="noisy")
+    scout = replace(run, validation=run.validation or 0.1, validation_labels="noisy")
     first = journal.run("first", scout)
     file, digest = journal.array(
         "T.npy",

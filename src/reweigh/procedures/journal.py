@@ -26,6 +26,7 @@ from reweigh.errors import DataError
 from reweigh.noise.arrays import array_bytes, file_hash
 from reweigh.record import read_result
 from reweigh.record.files import make_folder, read_json, replace_file, write_json
+from reweigh.run.material import check_same_data, gather
 from reweigh.spec import Run, parse
 from reweigh.spec.expression import Value, canonical
 
@@ -67,8 +68,14 @@ class Journal:
         return (self.folder / FILE).exists() and read_journal(self.folder).result is not None
 
     def run(self, role: str, run: Run) -> Path:
-        """Carry out one run of the procedure, or on with it, and return its folder; a finished one costs nothing."""
-        self._content["runs"].append({"role": role, "folder": run.folder_name()})
+        """Carry out one run of the procedure, or on with it, and return its folder.
+
+        A finished one is taken as it is, unless it was trained on other data or labels than there are now.
+        """
+        folder = self.root / run.folder_name()
+        if (folder / "result.json").exists():
+            check_same_data(folder, gather(run))
+        self._content["runs"].append({"role": role, "folder": folder.name})
         self._write()
         return self._carry_out(run, self.root)
 

@@ -198,7 +198,7 @@ def _carry_out(
         learning_rate=rate,
         autocast=autocast,
         caffe_momentum=run.caffe_momentum,
-        dropout_seed=run.seed if has_dropout(method.trainable) else None,
+        dropout_seed=ranks.seed(run.seed) if has_dropout(method.trainable) else None,
         set_parameters=taught.set_parameters,
         share=sharing(method.trainable.parameters(), ranks) if ranks.size > 1 else Tensor.detach,
     )

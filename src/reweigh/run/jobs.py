@@ -171,7 +171,7 @@ def as_processes(
                 number, process = active[connection]
                 try:
                     told = connection.recv()
-                except EOFError:  # it ended without a word: killed, or out of memory
+                except (EOFError, OSError):  # it ended without a word, or within one: killed, or out of memory
                     process.join()
                     told = RuntimeError(_ended(process.exitcode))
                 if isinstance(told, Update):
@@ -185,8 +185,9 @@ def as_processes(
     finally:
         for connection, (_, process) in active.items():
             process.terminate()  # asks for a checkpoint, as SIGTERM always does
+            connection.close()  # one that waits to tell something would wait for ever
+        for _, process in active.values():
             process.join()
-            connection.close()
     return outcomes
 
 

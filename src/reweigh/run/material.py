@@ -17,7 +17,7 @@ from reweigh.data import registry
 from reweigh.data.dataset import Dataset, Part
 from reweigh.data.split import validation_split
 from reweigh.errors import DataError
-from reweigh.noise import Corruption, corrupt
+from reweigh.noise import Corruption, corrupt, label_hash
 from reweigh.noise.corruption import measure
 from reweigh.record import read_header
 from reweigh.spec import Expression, Run, parse
@@ -99,13 +99,18 @@ def gather(run: Run) -> Material:
 
 
 def check_same_data(folder: Path, material: Material) -> None:
-    """Refuse data that are no longer those which the run in `folder` was trained on: its scores are of the others."""
+    """Refuse other data or labels than those which the run in `folder` was trained on: its scores are of those."""
     header = read_header(folder)
     if header.data_hash != material.data_hash:
         raise DataError(
             f"{folder}: trained on data with the hash {header.data_hash[:12]}..., but {header.run.data} has "
             f"{material.data_hash[:12]}... now: it has changed since; remove that run or give another folder of runs, "
             "and train again"
+        )
+    if (header.label_hash, header.examples) != (label_hash(material.train.labels), len(material.train)):
+        raise DataError(
+            f"{folder}: trained on other labels than {header.run.noise or header.run.data} gives now: they have "
+            "changed since; remove that run or give another folder of runs, and train again"
         )
 
 
@@ -213,7 +218,8 @@ def add_noise(expression: Expression, run: Run, part: Part, dataset: Dataset) ->
 
         root = registry.folder_of(run.data, run.data_root)
         labels = cifar_n.load(root, cast(Any, run.data), arguments.get("key", "worse"), part.labels)
-        return measure(labels, part.labels, dataset.num_classes, str(expression), 0.0, None)
+        found = measure(labels, part.labels, dataset.num_classes, str(expression), 0.0, None)
+        return replace(found, rate=found.measured)
     return corrupt(
         expression.name,
         part.labels,

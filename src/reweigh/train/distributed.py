@@ -6,7 +6,8 @@ The batch of a step is the run's, whatever the number of processes: rank r takes
 may differ in size by one. A rank for which no example is left takes one that does not count. Weights start equal, get
 the same gradients and so stay equal; batch norms see their own part alone, as in DistributedDataParallel, and rank 0's
 running statistics are the ones that are kept. What is left to rounding: a sum over the batch is made in another order,
-so two processes agree with one to float32's precision per step (to 1e-12 in float64), and exactly with themselves.
+so two processes agree with one to float32's precision per step (to 1e-12 in float64), and exactly with themselves; with
+dropout, of which every rank draws its own, only the latter.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from reweigh.streams import mix
+
 TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 evaluates while the others wait
 
 
@@ -35,6 +38,8 @@ class Ranks:
     [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None)]
     >>> Ranks(2, 3).shard(2), Ranks(2, 3).counted(2)  # nothing is left: one example that does not count
     (slice(0, 1, None), 0)
+    >>> Ranks().seed(5), Ranks(1, 2).seed(5) == Ranks(0, 2).seed(5)
+    (5, False)
     """
 
     rank: int = 0
@@ -50,6 +55,10 @@ class Ranks:
     def first(self) -> bool:
         """Whether this is the process that evaluates and writes."""
         return self.rank == 0
+
+    def seed(self, seed: int) -> int:
+        """For what every rank draws by itself; the first one's is what it is alone."""
+        return seed if self.first else mix(seed, "rank", self.rank)
 
     def shard(self, batch_size: int) -> slice:
         """The positions of a batch that are this rank's; never empty."""
