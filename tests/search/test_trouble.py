@@ -69,6 +69,14 @@ def test_data_that_changed_during_a_search_are_refused(tmp_path: Path) -> None:
             go(**more)
 
 
+def test_labels_that_nobody_has_checked_are_not_trusted(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    write_table(table)
+    plan = plan_search({"data": str(table), **SMALL}, GRID, trusted="test", seeds=())
+    with pytest.raises(DataError, match=r"mine.csv has no test part of its own"):
+        search(plan, tmp_path / "runs", where=CPU, **QUICK)
+
+
 def test_a_lock_that_was_let_go_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reweigh.record.files import LockedError
     from reweigh.run import execute

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,16 @@ def test_labels_that_changed_since_are_refused(tmp_path: Path) -> None:
     folder = execute(default_run("digits", given), tmp_path)
     np.save(file, (labels + 1) % 10)
     with pytest.raises(DataError, match=r"trained on other labels than given\(.*\) gives now"):
+        suspects_of(folder, bootstrap=2)
+
+
+@pytest.mark.parametrize("name", ["p.f16", "margins.bin"])
+def test_records_that_were_cut_short_are_refused(finished: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / finished.name
+    shutil.copytree(finished, folder)
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 5])
+    with pytest.raises(DataError, match=rf"{name}: holds 2 records, expected 10; there is none of iteration 45"):
         suspects_of(folder, bootstrap=2)
 
 

@@ -12,6 +12,7 @@ A line or record that a killed process left unfinished at the end is not there, 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,3 +147,15 @@ def _scan(path: Path, layout: np.dtype[np.void], examples: int) -> NDArray[np.vo
     if (np.diff(records["step"]) <= 0).any():
         raise DataError(f"{path}: the steps of its records do not rise; it does not hold {examples} examples each")
     return records
+
+
+def check_steps(path: Path, steps: Iterable[int], expected: Iterable[int]) -> None:
+    """Refuse a file that holds records of other iterations than were evaluated: one of a whole run lacks none."""
+    there, due = [int(step) for step in steps], list(expected)
+    if there != due:
+        missing = next((step for step in due if step not in set(there)), None)
+        lacks = f"; there is none of iteration {missing}" if missing is not None else ""
+        raise DataError(
+            f"{path}: holds {len(there)} records, expected {len(due)}{lacks}: it was cut short or is another run's; "
+            "put it back, or remove the run's folder and train again"
+        )

@@ -26,6 +26,11 @@ def check_apart(run: Run, what: str) -> None:
     dataset = load(run)
     if not len(dataset.test):
         raise DataError(f"{what}: is empty")
+    if dataset.holdout != "test":
+        raise DataError(
+            f"{what}: {run.data} has no test part of its own; what is held out has labels that nobody has checked. "
+            "Give a file of trusted examples, or leave the trusted set out"
+        )
     if pairs := overlap(dataset):
         train, held = pairs[0]
         raise DataError(
