@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,24 @@ def test_listing(reweigh, finished: Path) -> None:
     assert run["state"] == "done"
     assert run["hash"] == finished.name[-12:]
     assert run["result"] == json.loads((finished / "result.json").read_text())
+
+
+def test_a_noisy_hold_out_is_not_listed_as_a_test(reweigh, finished: Path, tmp_path: Path) -> None:
+    rows = "".join(f"{x},{'yes' if x % 3 else 'no'}\n" for x in range(30))
+    (tmp_path / "mine.csv").write_text("x,label\n" + rows)
+    line = ["train", "--net", "mlp-8", "--weighting", "CCE", "--iterations", 2, "--device", "cpu"]
+    assert reweigh(*line, "--data", tmp_path / "mine.csv", "--runs", tmp_path / "runs").code == 0
+    for root, told in ((tmp_path / "runs", "noisy hold-out"), (finished.parent, "test")):
+        header, row = reweigh("runs", root).stdout.splitlines()
+        assert row[header.index("tested on") : header.index("seed")].strip() == told
+
+
+def test_a_diverged_run_is_not_listed_as_any_other(reweigh, tiny: list[str], tmp_path: Path) -> None:
+    assert reweigh("train", *tiny, "--weighting", "CCE", "--lr", "1e30", "--runs", tmp_path).code == 0
+    _, row = reweigh("runs", tmp_path).stdout.splitlines()
+    assert row.split()[1:3] == ["diverged", "40/40"]
+    (run,) = reweigh("runs", tmp_path, "--json").json["runs"]
+    assert (run["state"], run["result"]["diverged"]) == ("done", 10)
 
 
 def test_nothing_to_list(reweigh, tmp_path: Path) -> None:
@@ -59,6 +78,27 @@ def test_packing_some(reweigh, finished: Path, tmp_path: Path) -> None:
     assert reweigh("runs", "pack", tmp_path / "one.rar", "--runs", finished.parent).code == 2
     (tmp_path / "bad.zip").write_text("no archive")
     assert reweigh("runs", "unpack", tmp_path / "bad.zip", tmp_path / "x").code == 3
+
+
+def test_packing_all_leaves_broken_runs_out(reweigh, finished: Path, tmp_path: Path) -> None:
+    root, archive = tmp_path / "runs", tmp_path / "all.zip"
+    (root / "bad").mkdir(parents=True)
+    (root / "bad" / "run.json").write_text("{")
+    line = ["runs", "pack", archive, "--runs", root]
+    ended = reweigh(*line)
+    assert (ended.code, archive.exists()) == (3, False)
+    assert "none of the runs can be read" in ended.stderr
+    shutil.copytree(finished, root / finished.name)
+    ended = reweigh(*line)
+    assert ended.code == 0
+    assert f"left out: {root / 'bad' / 'run.json'}: not JSON" in ended.stderr
+    assert "1 runs" in ended.stdout
+    told = reweigh(*line, "--json").json
+    assert told["runs"] == [finished.name]
+    assert [problem.partition(": ")[0] for problem in told["left_out"]] == [str(root / "bad" / "run.json")]
+    archive.unlink()
+    assert reweigh("runs", "pack", archive, root / "bad", finished).code == 3  # it was asked for by name
+    assert not archive.exists()
 
 
 def test_a_run_has_several_names(finished: Path, tmp_path: Path) -> None:

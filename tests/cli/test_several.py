@@ -10,6 +10,7 @@ from reweigh.cli.failures import BAD_DATA, FAILED, INTERRUPTED, EndedError
 from reweigh.cli.several import Ended, failed, report_together
 from reweigh.errors import DataError
 from reweigh.record import read_rows, summarise
+from reweigh.record.files import write_json
 from reweigh.spec import read_seeds
 
 LINE = "train --data digits --net mlp-8 --weighting CCE --iterations 8 --batch-size 32 --evaluate-every 4 --device cpu"
@@ -36,6 +37,37 @@ def test_a_diverged_run_is_told(reweigh, tmp_path: Path) -> None:
     ended = reweigh(*LINE.split(), "--seeds", "0,1", "--lr", "1e30", "--runs", tmp_path)
     assert ended.code == 0
     assert ended.stdout.count("training diverged by iteration 4") == 2
+    assert ended.stdout.endswith("no mean; 2 diverged runs left out\n")
+
+
+def of_a_run(folder: Path, accuracy: float, diverged: int | None = None, holdout: str = "test") -> Ended:
+    """A finished run that gave this."""
+    scores = {"test_accuracy": accuracy}
+    folder.mkdir()
+    write_json(folder / "result.json", {"final": scores, "best": scores, "diverged": diverged, "holdout": holdout})
+    return Ended(folder, "done")
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, "1 diverged run left out"), (2, "2 diverged runs left out")])
+def test_diverged_runs_are_left_out_of_the_mean(tmp_path: Path, capsys, count: int, told: str) -> None:
+    diverged = [of_a_run(tmp_path / f"diverged{i}", 0.1, diverged=5) for i in range(count)]
+    well = [of_a_run(tmp_path / "a", 0.9), of_a_run(tmp_path / "b", 0.92)]
+    report_together([*diverged, *well], as_json=False)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "mean" in line]
+    assert line == f"mean ± standard deviation in per cent: final 91.0 ± 1.4, best 91.0 ± 1.4; {told}"
+    report_together([*diverged, well[0]], as_json=False)
+    assert capsys.readouterr().out.endswith(f"no mean; {told}\n")
+
+
+def test_a_noisy_hold_out_is_called_so_and_has_a_mean_of_its_own(tmp_path: Path, capsys) -> None:
+    noisy = [of_a_run(tmp_path / name, 0.7, holdout="noisy hold-out") for name in "ab"]
+    tested = [of_a_run(tmp_path / name, 0.9) for name in "cd"]
+    report_together([*noisy, *tested], as_json=False)
+    header, *rows, first, second = capsys.readouterr().out.splitlines()
+    where = slice(header.index("tested on"), header.index("final"))
+    assert [row[where].strip() for row in rows] == ["noisy hold-out", "noisy hold-out", "test", "test"]
+    assert first == "noisy hold-out, mean ± standard deviation in per cent: final 70.0 ± 0.0, best 70.0 ± 0.0"
+    assert second == "mean ± standard deviation in per cent: final 90.0 ± 0.0, best 90.0 ± 0.0"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,6 +77,16 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert read_json(path) == {"a": 1}
     write_json(path, {"a": 3})
     assert read_json(path) == {"a": 3}
+
+
+@pytest.mark.parametrize("folder", [".", "..", "/", "there", "there/.."])
+def test_a_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    path = Path(folder)
+    with pytest.raises(RecordError, match=re.escape(f"cannot write {path}: Is a directory; what was there before")):
+        replace_file(path, lambda file: file.write(b"new"))
+    assert [item.name for item in tmp_path.iterdir()] == ["there"]
 
 
 def test_many_may_write_one_file_at_once(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from reweigh.record import (
     Record,
     RecordError,
     environment,
-    list_runs,
     read_header,
     read_p,
     read_result,
@@ -249,27 +248,6 @@ def test_a_header_that_was_edited_is_refused(tmp_path: Path, make_run: MakeRun) 
     (folder / "run.json").write_text(json.dumps(content))
     with pytest.raises(DataError, match="did you mean 'seed'"):
         read_header(folder)
-
-
-def test_listing(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
-    assert list_runs(tmp_path / "nowhere") == []
-    make_run(tmp_path / "b")
-    make_run(tmp_path / "a", done=False)
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "run.json").write_text("{")
-    (tmp_path / "d").mkdir()
-    (tmp_path / ".unpack-x").mkdir()
-    (tmp_path / "note.txt").write_text("")
-    found = list_runs(tmp_path)
-    assert [(item.folder.name, item.state, item.step) for item in found] == [
-        ("a", "resumable", 30),
-        ("b", "done", 30),
-        ("c", "broken", -1),
-    ]
-    assert found[0].run == header.run
-    assert found[1].result == {"final": 0.3, "best": 0.3}
-    assert found[2].problem is not None
-    assert "run.json" in found[2].problem
 
 
 KILLED = """

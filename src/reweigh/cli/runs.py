@@ -10,7 +10,8 @@ from typer.core import TyperGroup
 
 from reweigh.cli.find import find_run
 from reweigh.cli.options import Json
-from reweigh.cli.terminal import console, print_json, table
+from reweigh.cli.several import accuracies, measured_on
+from reweigh.cli.terminal import console, print_json, say, table
 from reweigh.errors import DataError
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def list_command(
     if not found:
         print(f"no runs in {root}")
         return
-    columns = ("hash", "state", "step", "data", "net", "taught by", "noise", "seed", "final", "best")
-    console().print(table(columns, [_row(summary) for summary in found], left=7))
+    columns = ("hash", "state", "step", "data", "net", "taught by", "noise", "tested on", "seed", "final", "best")
+    console().print(table(columns, [_row(summary) for summary in found], left=8))
     for summary in found:
         if summary.problem is not None:
             print(f"broken: {summary.problem}")
@@ -58,9 +59,10 @@ def _row(summary: Summary) -> tuple[object, ...]:
         return (summary.folder.name, summary.state)
     noise = None if run.noise is None else f"{run.noise} {'' if run.rate is None else f'{run.rate:g}'}".strip()
     taught = run.weighting or run.loss or run.method
-    accuracy = [(result.get(which) or {}).get("test_accuracy") for which in ("final", "best")]
+    state = summary.state if result.get("diverged") is None else "diverged"
     step = f"{max(summary.step, 0)}/{run.iterations}"
-    return (run.hash(), summary.state, step, run.data, run.net, taught, noise, run.seed, *accuracy)
+    what = (run.data, run.net, taught, noise, measured_on(result), run.seed)
+    return (run.hash(), state, step, *what, *accuracies(result))
 
 
 def _as_mapping(summary: Summary) -> dict[str, Any]:
@@ -88,16 +90,22 @@ def pack(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write runs into one file."""
+    """Write runs into one file; of all, those that can't be read are left out."""
     from reweigh.record import list_runs
     from reweigh.record import pack as write
 
-    folders = [find_run(name, root) for name in names] if names else [found.folder for found in list_runs(root)]
+    found = [] if names else list_runs(root)
+    left_out = [summary.problem for summary in found if summary.problem is not None]
+    for problem in left_out:
+        say(f"left out: {problem}")
+    folders = [find_run(name, root) for name in names or ()]
+    folders += [summary.folder for summary in found if summary.problem is None]
     if not folders:
-        raise DataError(f"{root}: there are no runs to pack")
+        raise DataError(f"{root}: {'none of the runs can be read' if left_out else 'there are no runs to pack'}")
     packed = write(folders, archive, checkpoints=checkpoints)
     if as_json:
-        print_json({"archive": str(archive), "bytes": archive.stat().st_size, "runs": packed})
+        size = archive.stat().st_size
+        print_json({"archive": str(archive), "bytes": size, "runs": packed, "left_out": left_out})
     else:
         print(f"{archive}: {len(packed)} runs, {archive.stat().st_size / 1e6:.1f} MB")
 

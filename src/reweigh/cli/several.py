@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,17 +73,13 @@ def report_together(ended: Sequence[Ended], as_json: bool) -> None:
         ]
         print_json({"runs": runs})
     else:
-        found = [{which: _accuracy(result, which) for which in ("final", "best")} for result in results]
         rows = [
-            (each.folder.name, each.state, each.problem or _problem(result), *accuracies.values())
-            for each, result, accuracies in zip(ended, results, found, strict=True)
+            (each.folder.name, each.state, each.problem or _problem(result), measured_on(result), *accuracies(result))
+            for each, result in zip(ended, results, strict=True)
         ]
-        console().print(table(("run", "state", "problem", "final accuracy", "best"), rows, left=3))
-        values = {which: [v for each in found if (v := each[which]) is not None] for which in ("final", "best")}
-        if len(values["final"]) > 1:
-            print(
-                f"mean ± standard deviation in per cent: final {spread(values['final'])}, best {spread(values['best'])}"
-            )
+        console().print(table(("run", "state", "problem", "tested on", "final accuracy", "best"), rows, left=4))
+        for line in _means(results):
+            print(line)
     codes = [each.code for each in ended if each.code]
     if codes:
         stopped = [each for each in ended if each.state == "stopped"]
@@ -93,9 +89,40 @@ def report_together(ended: Sequence[Ended], as_json: bool) -> None:
         raise EndedError(stopped[0].code if stopped else max(codes), sentence)
 
 
+def measured_on(result: Mapping[str, Any]) -> str | None:
+    """What the accuracies of a result are of, None where it has none.
+
+    >>> measured_on({"final": {"test_accuracy": 0.9}, "holdout": "noisy hold-out"}), measured_on({})
+    ('noisy hold-out', None)
+    """
+    return None if accuracies(result)[0] is None else str(result.get("holdout", "test"))
+
+
+def accuracies(result: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Final and best accuracy of a result, None where it has none.
+
+    >>> accuracies({"final": {"test_accuracy": 0.9}, "best": None})
+    (0.9, None)
+    """
+    final, best = ((result.get(which) or {}).get("test_accuracy") for which in ("final", "best"))
+    return final, best
+
+
 def _problem(result: Mapping[str, Any]) -> str:
     return "" if result.get("diverged") is None else f"training diverged by iteration {result['diverged']}"
 
 
-def _accuracy(result: dict[str, dict[str, float]], which: str) -> float | None:
-    return (result.get(which) or {}).get("test_accuracy")
+def _means(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each kind of hold-out that two runs or more were tested on: the others have nothing to average."""
+    for holdout in dict.fromkeys(filter(None, map(measured_on, results))):
+        tested = [result for result in results if measured_on(result) == holdout]
+        well = [accuracies(result) for result in tested if result.get("diverged") is None]
+        if len(tested) < 2:
+            continue
+        told = "no mean"
+        if len(well) > 1:
+            final, best = ([value for value in values if value is not None] for values in zip(*well, strict=True))
+            told = f"mean ± standard deviation in per cent: final {spread(final)}, best {spread(best)}"
+        if diverged := len(tested) - len(well):
+            told += f"; {diverged} diverged {'run' if diverged == 1 else 'runs'} left out"
+        yield told if holdout == "test" else f"{holdout}, {told}"

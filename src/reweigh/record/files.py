@@ -38,8 +38,10 @@ def replace_file(
     Raises RecordError where that fails; `path` is then as it was. `before_rename` is called once the new content is
     safe. Of several processes that write the same file at once the last has its way.
     """
-    beside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")  # pids of two hosts may agree
+    beside = path.parent / f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part"  # pids of two hosts may agree
     try:
+        if path.is_dir():  # the rename would refuse it too, but late, and with other words for . and ..
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         with beside.open("wb") as file:
             write(file)
             file.flush()

@@ -192,10 +192,24 @@ def summarise(folder: Path | str) -> Summary:
 
 
 def list_runs(root: Path | str) -> list[Summary]:
-    """All run folders right under `root`, by name; folders without a file of a run are passed over."""
+    """All run folders right under `root`, by name; folders without a file of a run are passed over.
+
+    A folder that can't be looked into may hold a run, and is a broken one.
+    """
     root = Path(root)
     if not root.is_dir():
         return []
-    signs = ("run.json", "rows.jsonl", "result.json", "checkpoint.pt")
     folders = (folder for folder in sorted(root.iterdir()) if not folder.name.startswith(".") and folder.is_dir())
-    return [summarise(folder) for folder in folders if any((folder / sign).exists() for sign in signs)]
+    return [summarise(folder) for folder in folders if _may_be_run(folder)]
+
+
+def _may_be_run(folder: Path) -> bool:
+    for sign in ("run.json", "rows.jsonl", "result.json", "checkpoint.pt"):
+        try:
+            (folder / sign).stat()
+        except FileNotFoundError:
+            continue
+        except OSError:  # not for the caller, who lists others besides: `summarise` says what it is
+            return True
+        return True
+    return False
