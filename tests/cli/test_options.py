@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from reweigh.cli.options import FOR_DATA, FOR_DATA_TAUGHT
 from reweigh.cli.train import Preset, make_run, train
+from reweigh.search.plan import HELD_OUT
 from reweigh.spec import Run, authors, describe, text
+from reweigh.suspects import default_run
 
 BASE = {"data": "digits", "net": "mlp-8", "weighting": "CCE"}
 
@@ -81,3 +86,37 @@ def test_a_switch_and_its_opposite_contradict(reweigh) -> None:
     ended = reweigh("train", "--deterministic", "--no-deterministic")
     assert ended.code == 2
     assert "contradict" in ended.stderr
+
+
+def words(shown: str) -> str:
+    """The help without frames and line ends."""
+    return " ".join(shown.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("command", ["suspects", "correct"])
+def test_commands_on_data_tell_their_own_defaults(reweigh, command: str) -> None:
+    shown = words(reweigh(command, "--help").stdout)
+    assert "required" not in shown.partition("Data and noise")[2]
+    assert f"Taught by ({FOR_DATA_TAUGHT})" in shown
+    for default in FOR_DATA.values():
+        assert f"({default})" in shown
+
+
+def test_the_defaults_told_are_those_of_a_run_on_data(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("x,label\n" + "".join(f"{x},{'no' if x % 5 else 'yes'}\n" for x in range(40)))
+    labels = np.arange(8) % 2
+    np.savez(tmp_path / "mine.npz", x_train=np.zeros((8, 8, 8, 3), np.uint8), y_train=labels)
+    numbers = {"iterations": "800", "evaluate_every": "tenth", "record_p": "on", "record_margins": "on"}
+    told = {"weighting": FOR_DATA_TAUGHT, **FOR_DATA}
+    for name in ("mine.csv", "mine.npz"):
+        made = default_run(str(tmp_path / name))
+        for field, value in made.to_mapping().items():
+            if field != "data":
+                assert numbers.get(field, str(value)) in told[field]
+        assert (made.iterations, made.evaluate_every) == (800, 80)
+
+
+def test_search_tells_its_own_defaults(reweigh) -> None:
+    shown = words(reweigh("search", "--help").stdout)
+    assert f"({HELD_OUT}, or none beside --trusted)" in shown
+    assert "Taught by (one of --weighting, --loss, --method, or the space)" in shown

@@ -60,6 +60,14 @@ def test_a_test_table(tmp_path) -> None:
     assert data.holdout == "test"
 
 
+def test_a_relative_path_begins_in_the_root(tmp_path) -> None:
+    (tmp_path / "mine.csv").write_text("a,label\n1,x\n2,y\n3,x\n4,y\n")
+    (tmp_path / "checked.csv").write_text("a,label\n5,x\n")
+    data = registry.load("mine.csv", tmp_path, test="checked.csv")
+    assert (len(data.train), len(data.test)) == (4, 1)
+    assert data.hash == registry.load(str(tmp_path / "mine.csv"), "elsewhere", test=tmp_path / "checked.csv").hash
+
+
 def test_unknown_names_suggest_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"did you mean 'cifar100'"):
         registry.load("cifar-100")

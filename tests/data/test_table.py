@@ -102,6 +102,12 @@ def test_missing_column_suggests_the_nearest(tmp_path) -> None:
         table.load(write(tmp_path / "t.csv"), label="lable")
 
 
+def test_columns_are_listed_so_that_they_can_be_told_apart(tmp_path) -> None:
+    path = write(tmp_path / "t.csv", [("1", "2", "yes")], ("a (cm)", '"b, raw"', "y"))
+    with pytest.raises(DataError, match=r"no column 'label'; there are 'a \(cm\)', 'b, raw', 'y'"):
+        table.load(path)
+
+
 def test_text_and_features_exclude_each_other(tmp_path) -> None:
     with pytest.raises(ValueError, match="exclude"):
         table.load(write(tmp_path / "t.csv"), text="a", features=["b"])

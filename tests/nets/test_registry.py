@@ -49,6 +49,12 @@ def test_looking_leaves_no_trace(name: str, shape: tuple[int, ...]) -> None:
         assert torch.equal(net.state_dict()[key], tensor), key
 
 
+@pytest.mark.parametrize("name", ["mlp-0", "mpl-16", "mlp", "mlp16"])
+def test_a_slip_in_the_widths_is_told_how_they_are_written(name: str) -> None:
+    with pytest.raises(ValueError, match=re.escape("(mlp-<width>[-<width>...]: any hidden widths from 1)")):
+        build(name, 2, 4, generator=seeded(name))
+
+
 @pytest.mark.parametrize("name", ["mlp-9999999999999", "mlp-2000000000-2000000000", f"mlp-{10**24}"])
 def test_a_net_that_no_memory_holds(name: str) -> None:
     with pytest.raises(MemoryError, match=f"net '{name}' is too large"):

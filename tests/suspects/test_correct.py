@@ -6,6 +6,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -125,6 +126,18 @@ def test_the_folder_holds_a_log_and_is_never_overwritten(tmp_path: Path) -> None
     (tmp_path / "photos" / "a.png").touch()
     with pytest.raises(ValueError, match="is not empty and holds no correction"):
         write(tmp_path / "photos", DIGITS, corrected)
+
+
+@pytest.mark.parametrize("kind", ["drop", "fix"])
+def test_a_correction_that_empties_a_class_is_refused(tmp_path: Path, kind: Literal["drop", "fix"]) -> None:
+    labels = gather(DIGITS).train.labels
+    sevens = np.flatnonzero(labels == 7).tolist()
+    made = [Decision(i, 7, kind, 1 if kind == "fix" else 7) for i in sevens]
+    with pytest.raises(ValueError, match=f"no example of class '7', which has {len(sevens)}; one must stay at least"):
+        write(tmp_path / "corrected", DIGITS, apply(labels, made))
+    assert not (tmp_path / "corrected").exists()
+    kept_one = write(tmp_path / "corrected", DIGITS, apply(labels, made[1:]))
+    assert kept_one.fixed + kept_one.dropped == len(sevens) - 1
 
 
 @pytest.mark.parametrize("change", [{"validation": 0.2}, {"fold": "1/3"}, {"threshold_set": 0}])

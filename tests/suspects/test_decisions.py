@@ -50,7 +50,8 @@ def test_people_may_write_it_by_hand(tmp_path: Path) -> None:
         ("1.0,cat,keep,cat\n", "line 2: index is '1.0'"),
         ("4,line,keep,line\n", "line 2: given is 'line', but example 4 has the label 'cat'"),
         ("0,cat,keep,cat\n4,cat,drop,cat\n0,cat,drop,cat\n", "line 4: index 0 is decided on already, on line 2"),
-        ("0,cat,fix,mouse\n", "line 2: label is 'mouse', which is none of the 4 classes"),
+        ("0,cat,fix,mouse\n", "line 2: label is 'mouse', which is none of the 4 classes: 'cat', 'a \"dog\", large', "),
+        ("0,cat,fix,cart\n", r"line 2: label is 'cart', which is none of the 4 classes; did you mean 'cat'\?"),
         ('0,cat,keep,"line\nend"\n', r"line 2: label is 'line\\nend' with keep"),
         ("0,cat,drop\n", "line 2: 3 fields"),
         ("0,cat,drop,\n", "column 'label' must hold a value: line 2"),
@@ -63,6 +64,13 @@ def test_what_does_not_fit_the_data_is_refused_with_its_line(tmp_path: Path, lin
     with pytest.raises(DataError, match=told) as refused:
         read_decisions(path, LABELS, NAMES)
     assert str(path) in str(refused.value)
+
+
+def test_of_many_classes_only_some_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.csv"
+    path.write_text(HEADER + "0,0,fix,mouse\n")
+    with pytest.raises(DataError, match=r"none of the 100 classes: '0', '1', .*, '19' and 80 more$"):
+        read_decisions(path, LABELS, [str(k) for k in range(100)])
 
 
 def test_a_missing_column_and_a_missing_file(tmp_path: Path) -> None:

@@ -74,6 +74,9 @@ def test_records_that_were_cut_short_are_refused(finished: Path, tmp_path: Path,
     (folder / name).write_bytes(content[: len(content) // 5])
     with pytest.raises(DataError, match=rf"{name}: holds 2 records, expected 10; there is none of iteration 45"):
         suspects_of(folder, bootstrap=2)
+    (folder / name).write_bytes(content[:100] + b"\xff" * 100 + content[200:])
+    with pytest.raises(DataError, match=rf"{name}: holds what is no number: the file is damaged"):
+        suspects_of(folder, bootstrap=2)
 
 
 def test_out_of_fold_costs_runs_once(finished: Path) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from reweigh.cli.engine import carry_out, every_row
 from reweigh.cli.find import find_run_or_data
-from reweigh.cli.options import Json, RunsRoot, with_fields
+from reweigh.cli.options import FOR_DATA, FOR_DATA_TAUGHT, Json, RunsRoot, with_fields
 from reweigh.cli.progress import progress
 from reweigh.cli.stop import Stop
 from reweigh.cli.terminal import console, print_json, say, table
@@ -32,7 +32,9 @@ DATA_FIELDS = (
 )
 
 
-@with_fields([field for field in describe() if field.name not in ("data", "method")])
+@with_fields(
+    [field for field in describe() if field.name not in ("data", "method")], defaults=FOR_DATA, taught=FOR_DATA_TAUGHT
+)
 def correct(
     fields: dict[str, Any],
     source: Annotated[

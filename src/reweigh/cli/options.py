@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
 from pathlib import Path
 from types import NoneType, UnionType
@@ -30,14 +30,37 @@ RunsRoot = Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Where 
 _PANELS = {
     "data": "Data and noise",
     "net": "Net",
-    "weighting": "Taught by (exactly one of --weighting, --loss, --method)",
+    "weighting": "Taught by",
     "iterations": "Training",
     "evaluate_every": "Record",
 }
+ONE = "exactly one of --weighting, --loss, --method"
+
+# What `suspects.default_run` makes of data: the fields in which it differs from `Run`, and what it is taught by.
+FOR_DATA = {
+    "image_size": "64",
+    "net": "mlp-256, for images resnet20",
+    "iterations": "40 epochs, 800 to 20000",
+    "sampler": "shuffled, balanced where classes are unbalanced",
+    "augment": "none, for images pad-crop-flip",
+    "lr": "0.03, for images 0.1",
+    "evaluate_every": "a tenth of the iterations",
+    "record_p": "on",
+    "record_margins": "on",
+}
+FOR_DATA_TAUGHT = "--weighting or --loss; else GCE(0.7), from 50 classes on DM"
 
 
-def with_fields(fields: Sequence[Field]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command one option per field; it receives those that were given as its argument `fields`."""
+def with_fields(
+    fields: Sequence[Field], *, defaults: Mapping[str, str] | None = None, taught: str = ONE
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one option per field; it receives those that were given as its argument `fields`.
+
+    Args:
+        fields: of `describe()`.
+        defaults: for the help, by field, where the command's own differ from those of `Run`.
+        taught: for the help, how to say what the net is taught by.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def wrapper(**values: Any) -> None:
@@ -46,7 +69,7 @@ def with_fields(fields: Sequence[Field]) -> Callable[[Callable[..., None]], Call
 
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "fields"]
-        options = [parameter for field in fields for parameter in _parameters(field)]
+        options = [parameter for field in fields for parameter in _parameters(field, defaults or {}, taught)]
         every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *options)]
         wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
         wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
@@ -67,16 +90,18 @@ def _given(field: Field, values: dict[str, Any]) -> Any:
     return True if value else False if off else None
 
 
-def _parameters(field: Field) -> list[inspect.Parameter]:
+def _parameters(field: Field, defaults: Mapping[str, str], taught: str) -> list[inspect.Parameter]:
     """One option; a switch has a hidden opposite, which would only take room in the help."""
     kind = option_type(field.type)
     choices = f": {', '.join(field.choices)}" if field.choices else ""
+    default = f" ({defaults[field.name]})" if field.name in defaults else _default(field.default)
+    panel = _panel(field)
     option = typer.Option(
         f"--{_dashed(field.name)}",
-        help=field.help[0].upper() + field.help[1:] + choices + _default(field.default),
+        help=field.help[0].upper() + field.help[1:] + choices + default,
         show_default=False,
         metavar="A B" if get_origin(kind) is tuple else None,
-        rich_help_panel=_panel(field),
+        rich_help_panel=f"{panel} ({taught})" if panel == _PANELS["weighting"] else panel,
         autocompletion=_completion(field),
     )
     if kind is not bool:

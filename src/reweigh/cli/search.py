@@ -32,7 +32,11 @@ class On(str, Enum):
 
 
 # --workers are those of the search here; how many processes decode images is left at its default
-@with_fields([field for field in describe() if field.name != "workers"])
+@with_fields(
+    [field for field in describe() if field.name != "workers"],
+    defaults={"validation": "0.2, or none beside --trusted"},
+    taught="one of --weighting, --loss, --method, or the space",
+)
 def search(
     fields: dict[str, Any],
     space: Annotated[

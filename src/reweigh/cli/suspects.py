@@ -10,7 +10,7 @@ import typer
 
 from reweigh.cli.engine import carry_out, every_row
 from reweigh.cli.find import find_run_or_data
-from reweigh.cli.options import Json, RunsRoot, with_fields
+from reweigh.cli.options import FOR_DATA, FOR_DATA_TAUGHT, Json, RunsRoot, with_fields
 from reweigh.cli.progress import progress
 from reweigh.cli.stop import Stop
 from reweigh.cli.terminal import console, print_json, say, table
@@ -24,7 +24,9 @@ WIDTH = 60  # of a source in the table on the terminal
 
 
 # `--method` is the score here; a run by a method of training is made with `reweigh train`.
-@with_fields([field for field in describe() if field.name not in ("data", "method")])
+@with_fields(
+    [field for field in describe() if field.name not in ("data", "method")], defaults=FOR_DATA, taught=FOR_DATA_TAUGHT
+)
 def suspects(
     fields: dict[str, Any],
     source: Annotated[str, typer.Argument(help="A finished run (folder, name or hash), or data as for reweigh train.")],

@@ -42,7 +42,8 @@ def load(
 
     Args:
         spec: the name or the path.
-        root: the data folder for names; by default what the environment variable REWEIGH_DATA says.
+        root: the data folder for names, by default what the environment variable REWEIGH_DATA says; for a relative
+            path the folder it begins in, by default the working directory.
         seed: of the split of a user's data without a test part.
         label: of a table, the label column (`"label"`).
         text: of a table, the text column.
@@ -56,7 +57,8 @@ def load(
         _refuse_options(spec, table_options | ({} if spec in FILES else {"size": size}))
         data = NAMES[spec](folder_of(spec, root))
         return data if size is None else decoded(data, size)
-    path = Path(spec)
+    path = Path(root or "", spec)
+    test = None if test is None else Path(root or "", test)
     if path.is_dir():
         _refuse_options(spec, table_options)
         from reweigh.data import folder
@@ -75,7 +77,7 @@ def load(
         return table.load(path, label or "label", text, features, test, seed)
     if path.exists() or suffix or path.parent != Path():
         state = "is neither a folder nor one of" if path.exists() else "no such folder, nor one of"
-        raise DataError(f"{spec}: {state} .npz, {', '.join(TABLES)}")
+        raise DataError(f"{path}: {state} .npz, {', '.join(TABLES)}")
     close = difflib.get_close_matches(spec, NAMES, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     raise ValueError(f"data must be one of {', '.join(NAMES)} or a path, not {spec!r}{hint}")

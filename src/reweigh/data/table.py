@@ -81,7 +81,7 @@ def _require(table: Table, *names: str) -> None:
         if name not in table.names:
             close = difflib.get_close_matches(name, table.names, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise DataError(f"{table.path}: no column {name!r}{hint}; there are {', '.join(table.names)}")
+            raise DataError(f"{table.path}: no column {name!r}{hint}; there are {', '.join(map(repr, table.names))}")
 
 
 def _class_names(table: Table, label: str) -> tuple[str, ...]:

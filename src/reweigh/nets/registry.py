@@ -156,7 +156,8 @@ def _layout(name: str, num_classes: int, in_features: int | None, dropout: float
         return IMDBNet(100 if in_features is None else in_features, num_classes, dropout=dropout)
     if name != "linear" and not re.fullmatch(r"mlp(-[1-9]\d*)+", name):
         near = difflib.get_close_matches(name, names(), n=3, cutoff=0.0)
-        raise ValueError(f"no net is called {name!r}; the nearest names are {', '.join(near)}")
+        widths = " (mlp-<width>[-<width>...]: any hidden widths from 1)" if "mlp-256-256" in near else ""
+        raise ValueError(f"no net is called {name!r}; the nearest names are {', '.join(near)}{widths}")
     if in_features is None or in_features < 1:
         raise ValueError(f"net {name!r} reads feature vectors and needs in_features, not {in_features}")
     hidden = [int(width) for width in name.split("-")[1:]]

@@ -65,7 +65,7 @@ class Run:
     """
 
     # what is learned from
-    data: Annotated[str, text, "data set, by name"]
+    data: Annotated[str, text, "data set, by name or path"]
     data_root: Annotated[str | None, optional(text), _WHERE, "folder or file the data lie in"] = None
     data_hash: Annotated[str | None, optional(_HASH), "how the hash of the data must begin"] = None
     label_column: Annotated[str | None, optional(text), "label column of a table, if not 'label'"] = None

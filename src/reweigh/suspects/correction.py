@@ -69,12 +69,13 @@ def write_correction(
 
     Args:
         folder: a new one, or one that holds the same correction.
-        corrected: of `material.train.labels`.
+        corrected: of `material.train.labels`; every class that has examples there must keep one.
         run, material: whose training part it is.
         sources: a name for every example of it.
         made_from: the file of suspects or decisions, for the record.
     """
     check_correctable(run)
+    _check_classes(corrected, material)
     labels = array_bytes(corrected.labels[corrected.keep])
     kept = None if corrected.keep.all() else array_bytes(_mask(corrected.keep, material))
     dropped = int((~corrected.keep).sum())
@@ -102,6 +103,17 @@ def _mask(keep: NDArray[np.bool_], material: Material) -> NDArray[np.uint8]:
     mask = np.zeros(len(material.dataset.train), dtype=np.uint8)
     mask[np.arange(len(mask)) if material.rows is None else material.rows] = keep
     return mask
+
+
+def _check_classes(corrected: Corrected, material: Material) -> None:
+    names = material.dataset.class_names
+    before = np.bincount(material.train.labels, minlength=len(names))
+    after = np.bincount(corrected.labels[corrected.keep], minlength=len(names))
+    for name, had, has in zip(names, before.tolist(), after.tolist(), strict=True):
+        if had and not has:
+            raise ValueError(
+                f"the correction leaves no example of class {name!r}, which has {had}; one must stay at least"
+            )
 
 
 def _check_folder(correction: Correction) -> None:

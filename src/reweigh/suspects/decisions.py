@@ -15,6 +15,7 @@ import io
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, NoReturn, TypeAlias, cast, get_args
 
@@ -30,6 +31,7 @@ Kind: TypeAlias = Literal["keep", "fix", "drop"]
 
 COLUMNS = ("index", "given", "decision", "label")
 KINDS: tuple[Kind, ...] = get_args(Kind)
+NAMED = 20  # classes that an error names at most
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ def read_decisions(
         if kind not in KINDS:
             _refuse(table, row, f"decision is {kind!r:.60}; expected {', '.join(KINDS)}")
         if label not in known:
-            _refuse(table, row, f"label is {label!r:.60}, which is none of the {len(known)} classes")
+            allowed = _allowed(label, class_names)
+            _refuse(table, row, f"label is {label!r:.60}, which is none of the {len(known)} classes{allowed}")
         if kind != "fix" and label != given:
             _refuse(table, row, f"label is {label!r:.60} with {kind}, which leaves the label {given!r:.60} alone")
         found.append(Decision(index, known[given], cast(Kind, kind), known[label]))
@@ -147,6 +150,14 @@ def _index(table: Table, row: int, word: str, count: int) -> int:
     if not (word.isascii() and word.isdigit() and len(word) < 19 and int(word) < count):
         _refuse(table, row, f"index is {word!r:.60}; expected 0 to {count - 1}")
     return int(word)
+
+
+def _allowed(label: str, class_names: Sequence[str]) -> str:
+    """The nearest class if one is near, else the first ones."""
+    if near := get_close_matches(label, class_names, n=1):
+        return f"; did you mean {near[0]!r:.60}?"
+    more = f" and {len(class_names) - NAMED} more" if len(class_names) > NAMED else ""
+    return f": {', '.join(f'{name!r:.60}' for name in class_names[:NAMED])}{more}"
 
 
 def _refuse(table: Table, row: int, what: str) -> NoReturn:

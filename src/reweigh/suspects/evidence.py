@@ -132,15 +132,19 @@ def suspects_of(
 
 def of_run(run: Run, folder: Path, material: Material) -> Evidence:
     """The final model's probabilities, and what was recorded on the way."""
+    probabilities = training_probabilities(run, folder, material=material)  # refuses a run that diverged
     history, record = read_p(folder), read_margins(folder)
     steps = [row["step"] for row in read_rows(folder)]
     if run.record_p:
         check_steps(folder / "p.f16", history.steps, steps)
     if run.record_margins:
         check_steps(folder / "margins.bin", record.steps, steps)
+    for name, values in (("p.f16", history.p), ("margins.bin", record.margins)):
+        if not np.isfinite(values).all():
+            raise DataError(f"{folder / name}: holds what is no number: the file is damaged; train the run again")
     kept = len(record.steps) > 0
     return Evidence(
-        training_probabilities(run, folder, material=material),
+        probabilities,
         f"run {run.hash()}",
         history.p if len(history.steps) else None,
         record.margins if kept else None,
