@@ -148,14 +148,15 @@ def test_a_full_disk_loses_nothing(path: Path, monkeypatch: pytest.MonkeyPatch, 
             save(path, state_of(3))
     assert caught.value.errno == code
     assert (step_of(path), step_of(previous(path))) == (2, 1)
-    assert not path.with_name("checkpoint.pt.part").exists()
+    assert not list(path.parent.glob("*.part"))
     save(path, state_of(4))
     assert (step_of(path), step_of(previous(path))) == (4, 2)
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full is a Linux device")
-def test_a_really_full_device(path: Path) -> None:
-    path.with_name("checkpoint.pt.part").symlink_to(FULL)
+def test_a_really_full_device(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda count: "0")
+    path.with_name(f"checkpoint.pt.{os.getpid()}-0.part").symlink_to(FULL)
     with pytest.raises(RecordError, match="No space left on device"):
         save(path, state_of(3))
     assert (step_of(path), step_of(previous(path))) == (2, 1)
