@@ -3,7 +3,7 @@
 reweigh table experiments/taper.py --jobs 4
 
 Runs of a quarter of the usual length, with the learning rate falling at the same shares of it: 84 whole ones would
-take an H200 eighty minutes.
+take an H200 more than an hour.
 """
 
 from __future__ import annotations

@@ -122,5 +122,5 @@ def search_beta(make: Callable[..., Run], lam: float, betas: Sequence[float] = B
 
 
 def search_rate(run: Run, rates: Sequence[float] = (0.01, 0.03, 0.1, 0.3), short: float = SHORT) -> Choice:
-    """The run at its own best learning rate. A trial is looked at twice: twenty times would take as long as itself."""
+    """The run at its own best learning rate. A trial is looked at twice: it is judged by its end."""
     return search("lr", rates, lambda lr: replace(run, lr=lr), short, looks=2)
