@@ -193,12 +193,14 @@ def test_what_is_launched_for_small_large_and_other_batches(
     entire = pytest.importorskip("reweigh.kernels.entire")
     monkeypatch.setattr(entire, "AT_ONCE", 64)
     monkeypatch.setattr(entire, "SINGLE_PASS_FROM", 100)
+    monkeypatch.setattr(entire.launch, "COUNTED", 5)
     logits, target = draw(device, 10, 10)
     made = calls(monkeypatch)
     for normalise, rows, launched in (
         ("unit", 4, ["at_once", "rescale"]),
         ("batch", 4, ["at_once", "rescale"]),
-        ("unit", 5, ["measure", "emit"]),
+        ("unit", 5, ["fused", "rescale"]),
+        ("unit", 6, ["measure", "emit"]),
         ("unit", 10, ["fused", "rescale"]),
         ("batch", 10, ["measure", "emit"]),
     ):

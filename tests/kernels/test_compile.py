@@ -26,11 +26,15 @@ POINTERS = {
 LONG = {"stride", "gradient_stride", "incoming_stride", "ignore"}
 REAL = {"a", "b", "c", "inner", "taper"}
 WEIGHING = {"FAMILY": 1, "INNER": True, "TAPER": True}
+WALKING = {"U": 4, "R": 1, "T": 128, "K": 8, "WHOLE": False, "SHIFTED": False}
+WHOLE = {"U": 1, "R": 8, "T": 16, "K": 8, "WHOLE": True, "SHIFTED": False}
 CASES = [
-    ("passes", "measure", {"R": 1, "T": 256, "K": 8}),
-    ("passes", "emit", {"R": 8, "T": 16, "K": 8}),
-    ("passes", "fused", WEIGHING | {"R": 1, "T": 512, "K": 8, "WHOLE": False}),
-    ("passes", "fused", WEIGHING | {"FAMILY": 2, "R": 2, "T": 64, "K": 8, "WHOLE": True}),
+    *(
+        ("passes", name, shape | more)
+        for name, more in (("measure", {}), ("emit", {}), ("fused", WEIGHING | {"COUNTED": 256}))
+        for shape in (WALKING, WALKING | {"SHIFTED": True}, WHOLE)
+    ),
+    ("passes", "at_once", WEIGHING | {"FAMILY": 2, "BATCH": True, "REDUCTION": 1, "R": 16, "T": 16, "K": 8}),
     ("passes", "rescale", {"T": 256, "K": 8}),
     ("weigh", "weigh_rows", WEIGHING | {"FAMILY": 0, "BATCH": True, "REDUCTION": 1, "ALONE": False, "B": 128}),
     ("weigh", "settle", {"BATCH": True, "REDUCTION": 1, "B": 256}),

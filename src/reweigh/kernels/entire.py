@@ -16,7 +16,8 @@ from reweigh.kernels.launch import Weights
 # Up to so many logits, rows and columns rounded up to powers of two, a batch is the work of one program: one launch
 # instead of three counts for more than what the rest of the GPU could do meanwhile.
 AT_ONCE = 2**13
-# From so many logits on, writing the gradient in the forward pass beats reading the logits twice.
+# From so many logits on, writing the gradient in the forward pass beats reading the logits twice; and always where it
+# needs no launch to count the rows.
 SINGLE_PASS_FROM = 2**19
 
 
@@ -35,7 +36,8 @@ class Whole(torch.autograd.Function):
         ctx.weights, ctx.inplace, ctx.again = weights, inplace, again
         n, c = logits.shape
         small = launch.power_of_two(n) * launch.power_of_two(c) <= AT_ONCE
-        ctx.single = ctx.needs_input_grad[0] and (small or (not weights.batch and n * c >= SINGLE_PASS_FROM))
+        fused = not weights.batch and (n * c >= SINGLE_PASS_FROM or n <= launch.COUNTED)
+        ctx.single = ctx.needs_input_grad[0] and (small or fused)
         if ctx.single:
             ctx.gradient = _room(logits, inplace)
             value = (launch.at_once if small else launch.fused)(logits, target, weights, ctx.gradient)

@@ -1,7 +1,11 @@
 """Triton's decorator with a type, and the arithmetic that the kernels share.
 
-A tile is [R, T, K]: R rows, and T x K columns of which K neighbours belong to one thread, so that maxima and sums over
-K cost no exchange between threads. The columns are walked in steps of T K.
+A tile is [R, T, U, K]: R rows, and U x T x K columns of which U times K neighbours belong to one of T threads, so that
+maxima and sums over U and K cost no exchange between threads. The columns are walked in steps of U T K, and what is
+left in one of T K where that is enough.
+
+Rows whose length is no multiple of 16 bytes begin anywhere in them. Of such a row (SHIFTED) the 16 bytes at either end
+are read apart, number by number, and what is between them like any other row.
 """
 
 from __future__ import annotations
@@ -30,8 +34,14 @@ NOTHING = tl.constexpr(-3.4028234663852886e38)
 
 
 @jit
-def exp_below(x: tl.tensor, top: tl.tensor) -> tl.tensor:
-    """exp(x - top) in float32; the difference first, so that a common offset costs no digits."""
+def exp_below(x: tl.tensor, top: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
+    """exp(x - top) in float32; the difference first, so that a common offset costs no digits.
+
+    For numbers of half precision a product and a sum in one instruction: their offsets have no such digits. Whatever
+    is off, is off by the same factor for a whole row.
+    """
+    if HALF:
+        return tl.exp2(tl.fma(x, tl.full([], LOG2E, tl.float32), -tl.maximum(top * LOG2E, NOTHING)))
     return tl.exp2((x - top) * LOG2E)
 
 
@@ -57,46 +67,114 @@ def importance(
 
 
 @jit
-def columns(start: tl.tensor, T: tl.constexpr, K: tl.constexpr) -> tl.tensor:
-    return (start + tl.arange(0, T)[:, None] * K + tl.arange(0, K)[None, :])[None]
+def columns(start: tl.tensor, U: tl.constexpr, T: tl.constexpr, K: tl.constexpr) -> tl.tensor:
+    t, u, k = tl.arange(0, T)[:, None, None], tl.arange(0, U)[None, :, None], tl.arange(0, K)[None, None, :]
+    return (start + (u * T + t) * K + k)[None]
+
+
+@jit
+def place(i: tl.tensor, stride: tl.tensor, C: tl.tensor, K: tl.constexpr, SHIFTED: tl.constexpr) -> tl.tensor:
+    """Where rows i begin, or the 16 bytes they begin in; how much later they do; first and last column to walk."""
+    if SHIFTED:  # one row
+        offset = i * stride
+        start = offset // K * K
+        shift = tl.max((offset - start).to(tl.int32), 0)
+        return start, shift, K, (shift + C) // K * K
+    return i * (stride // K * K), 0, 0, C // K * K
+
+
+@jit
+def ends(shift: tl.tensor, C: tl.tensor, last: tl.tensor, K: tl.constexpr) -> tl.tensor:
+    """The columns of a shifted row in its first and its last 16 bytes, and which of them are its own."""
+    k = tl.arange(0, 2 * K)[None, None, None, :]
+    j = tl.where(k < K, k, last + k - K)
+    return j, (j >= shift) & (j < shift + C)
+
+
+@jit
+def along(rows: tl.tensor) -> tl.tensor:
+    """Numbers of rows, beside a tile."""
+    return rows[:, None, None, None]
+
+
+@jit
+def own_max(x: tl.tensor) -> tl.tensor:
+    """[R, T]: the largest number of each thread."""
+    return tl.max(tl.max(x, 3), 2)
+
+
+@jit
+def own_sum(x: tl.tensor) -> tl.tensor:
+    """[R, T]: each thread's sum."""
+    return tl.sum(tl.sum(x, 3), 2)
 
 
 @jit
 def read(at: tl.tensor, live: tl.tensor, j: tl.tensor, C: tl.tensor, CACHE: tl.constexpr) -> tl.tensor:
     """One tile of logits in float32, -inf where there are none."""
-    mask = live[:, None, None] & (j < C)
-    return tl.load(at[:, None, None] + j, mask=mask, other=-float("inf"), eviction_policy=CACHE).to(tl.float32)
+    mask = along(live) & (j < C)
+    return tl.load(along(at) + j, mask=mask, other=-float("inf"), eviction_policy=CACHE).to(tl.float32)
 
 
 @jit
-def without(x: tl.tensor, y: tl.tensor, start: tl.tensor, T: tl.constexpr, K: tl.constexpr) -> tl.tensor:
+def without(
+    x: tl.tensor, y: tl.tensor, start: tl.tensor, U: tl.constexpr, T: tl.constexpr, K: tl.constexpr
+) -> tl.tensor:
     """The tile with -inf at the targets; a tile that holds none is spared the comparison."""
-    if tl.max(((y >= start) & (y < start + T * K)).to(tl.int32), 0) == 1:
-        x = tl.where(columns(start, T, K) == y[:, None, None], -float("inf"), x)
+    if tl.max(((y >= start) & (y < start + U * T * K)).to(tl.int32), 0) == 1:
+        x = tl.where(columns(start, U, T, K) == along(y), -float("inf"), x)
     return x
 
 
 @jit
-def statistics(
-    at: tl.tensor, y: tl.tensor, live: tl.tensor, C: tl.tensor,
-    R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, CACHE: tl.constexpr,
-) -> tl.tensor:  # fmt: skip
-    """Per row, over the classes other than y: the largest logit, and Σ exp(z - largest). One walk over the columns."""
-    top = tl.full([R, T], NOTHING, tl.float32)
-    rest = tl.zeros([R, T], tl.float32)
-    for start in range(0, C, T * K):
-        x = without(read(at, live, columns(start, T, K), C, CACHE), y, start, T, K)
-        higher = tl.maximum(top, tl.max(x, 2))
-        rest = rest * exp_below(top, higher) + tl.sum(exp_below(x, higher[:, :, None]), 2)
-        top = higher
-    highest = tl.max(top, 1)
-    return highest, tl.sum(rest * exp_below(top, highest[:, None]), 1)
+def add(top: tl.tensor, rest: tl.tensor, x: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
+    """The largest logit and the sum of each thread, with a tile more."""
+    higher = tl.maximum(top, own_max(x))
+    return higher, rest * exp_below(top, higher, HALF) + own_sum(exp_below(x, higher[:, :, None, None], HALF))
 
 
 @jit
-def margin_of(at: tl.tensor, y: tl.tensor, top: tl.tensor, rest: tl.tensor) -> tl.tensor:
+def wide_end(first: tl.tensor, last: tl.tensor, U: tl.constexpr, T: tl.constexpr, K: tl.constexpr) -> tl.tensor:
+    """Where the wide steps of a walk end: before `last` if one narrow step does the rest."""
+    return first + (last - first + (U - 1) * T * K - 1) // (U * T * K) * (U * T * K)
+
+
+@jit
+def statistics(
+    at: tl.tensor, y: tl.tensor, live: tl.tensor, C: tl.tensor, shift: tl.tensor, first: tl.tensor, last: tl.tensor,
+    U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, SHIFTED: tl.constexpr, CACHE: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Per row, over the classes other than y: the largest logit, and Σ exp(z - largest). One walk over the columns."""
+    HALF: tl.constexpr = at.dtype.element_ty != tl.float32
+    top = tl.full([R, T], NOTHING, tl.float32)
+    rest = tl.zeros([R, T], tl.float32)
+    narrow = wide_end(first, last, U, T, K)
+    for start in range(first, narrow, U * T * K):
+        x = without(read(at, live, columns(start, U, T, K), last, CACHE), y + shift, start, U, T, K)
+        top, rest = add(top, rest, x, HALF)
+    for start in range(narrow, last, T * K):
+        x = without(read(at, live, columns(start, 1, T, K), last, CACHE), y + shift, start, 1, T, K)
+        top, rest = add(top, rest, x, HALF)
+    highest = tl.max(top, 1)
+    rest = tl.sum(rest * exp_below(top, highest[:, None], HALF), 1)
+    if SHIFTED:
+        j, own = ends(shift, C, last, K)
+        own &= j != along(y + shift)
+        x = tl.load(along(at) + j, mask=along(live) & own, other=-float("inf")).to(tl.float32)
+        lower, highest = highest, tl.maximum(highest, tl.max(own_max(x), 1))
+        rest = rest * exp_below(lower, highest, HALF) + tl.sum(own_sum(exp_below(x, along(highest), HALF)), 1)
+    return highest, rest
+
+
+@jit
+def own_logit(at: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """z_y in float64, NaN for an unknown label."""
+    return tl.load(at + y, mask=y >= 0, other=float("nan")).to(tl.float64)
+
+
+@jit
+def margin_of(own: tl.tensor, top: tl.tensor, rest: tl.tensor) -> tl.tensor:
     """margin = (z_y - top) - log rest in float64; +inf where there is no class to turn to, NaN for an unknown label."""
     alone = (top == NOTHING) & (rest == rest)  # rest is NaN where a logit is, and that must not pass for nothing
-    own = tl.load(at + y, mask=y >= 0, other=float("nan")).to(tl.float64)
     gap = own - top.to(tl.float64)
     return tl.where(alone, float("inf"), gap - tl.log(tl.where(alone, 1.0, rest).to(tl.float64)))

@@ -17,12 +17,20 @@ REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 SHORT = 4096
 # Up to so many classes, the single pass keeps a float32 row in registers between its two halves.
 KEPT = 16384
-# (warps, 16-byte loads per thread) of one step along a row; the single pass reads a row twice, and beyond 112 KB it is
-# still in the cache the second time only where fewer programs are at work.
-WALK = {"measure": (4, 2), "emit": (16, 4), "fused": (8, 4), "fused long": (16, 4)}
-LONG = 112 * 1024
+# Of one step along a row: warps, and how many loads of 16 bytes each thread does for sums of their own and for one sum.
+# The single pass reads a row twice; a long one is still in the cache then only where fewer programs are at work.
+WALK = {
+    "measure": (4, 1, 4),
+    "emit": (16, 1, 2),
+    "fused": (8, 4, 1),
+    "fused middle": (8, 1, 8),
+    "fused long": (16, 4, 1),
+}
+MIDDLE, LONG = 72 * 1024, 112 * 1024
 # So many rows are weighed by one program, and no second one is needed to settle.
 ROWS_AT_ONCE = 1024
+# Up to so many rows, each program of the single pass counts them all by itself: a launch less.
+COUNTED = 1024
 # Up to so many logits, torch's multiplication is over before a kernel of ours is launched.
 SMALL = 2**16
 # Programs that keep a large GPU busy: with fewer rows than this, several share a row in pass two.
@@ -55,35 +63,54 @@ class Weights(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """R rows by T x K columns, for so many warps."""
+    """R rows by U x T x K columns, for so many warps; and whether rows begin anywhere, at no multiple of K."""
 
+    U: int
     R: int
     T: int
     K: int
     warps: int
+    shifted: bool = False
+
+    def constants(self, c: int) -> tuple[int, ...]:
+        """What a kernel is compiled for."""
+        return self.U, self.R, self.T, self.K, c <= self.step and not self.shifted, self.shifted
+
+    @property
+    def step(self) -> int:
+        """Columns of a row that are read at once."""
+        return self.U * self.T * self.K
 
 
 def tile(work: str, *tensors: Tensor) -> Tile:
     """The tile for rows of these tensors (logits, gradient): as many neighbours to a thread as go into 16 bytes."""
     first = tensors[0]
     itemsize = first.element_size()
-    bits = first.shape[1] | 16 // itemsize
+    most = 16 // itemsize
+    bits, begin, apart = first.shape[1] | most, 0, 0
     for tensor in tensors:
-        bits |= tensor.stride(0) | tensor.data_ptr() // itemsize
-    # the largest power of two that divides them all
-    return _tile(work, first.shape[1], itemsize, bits & -bits)
+        begin |= tensor.data_ptr() // itemsize
+        bits |= tensor.stride(0)
+        apart |= tensor.stride(0) - first.stride(0)
+    bits |= begin
+    # the largest power of two that divides them all; and whether all rows begin alike in some 16 bytes
+    return _tile(work, first.shape[1], itemsize, bits & -bits, (begin | apart) % most == 0)
 
 
-@lru_cache
-def _tile(work: str, c: int, itemsize: int, K: int) -> Tile:
-    width = power_of_two(c)
+@lru_cache(maxsize=1024)
+def _tile(work: str, c: int, itemsize: int, K: int, alike: bool) -> Tile:
+    width, most = power_of_two(c), 16 // itemsize
     if width <= SHORT:
         R = min(max(1, 1024 // width), 64)
-        return Tile(R, width // K, K, 2 if R == 1 and width <= 1024 else 4)
+        return Tile(1, R, width // K, K, 2 if R == 1 and width <= 1024 else 4)
     if work == "fused" and itemsize == 4 and width <= KEPT:
-        return Tile(1, width // K, K, min(16, width // 1024))
-    warps, loads = WALK["fused long" if work == "fused" and c * itemsize > LONG else work]
-    return Tile(1, 32 * warps * loads * (16 // itemsize) // K, K, warps)
+        return Tile(1, 1, width // K, K, min(16, width // 1024))
+    if work == "fused" and c * itemsize > MIDDLE:
+        work = "fused long" if c * itemsize > LONG else "fused middle"
+    warps, apart, together = WALK[work]
+    if alike and most > K:
+        return Tile(together, 1, 32 * warps * apart, most, warps, shifted=True)
+    return Tile(together, 1, 32 * warps * apart * most // K, K, warps)
 
 
 def power_of_two(n: int) -> int:
@@ -104,9 +131,9 @@ def measure(logits: Tensor, target: Tensor, ignore_index: int, lines: int) -> Te
     """Pass one: a book of `lines` lines, the first three filled (margin, top, rest)."""
     n, c = logits.shape
     book = torch.empty((lines, n), dtype=torch.float64, device=logits.device)
-    R, T, K, warps = tile("measure", logits)
+    chosen = tile("measure", logits)
     numbers = (n, c, logits.stride(0), ignore_index)
-    launch(passes.measure, cdiv(n, R), (logits, target, book), numbers, (R, T, K), warps)
+    launch(passes.measure, cdiv(n, chosen.R), (logits, target, book), numbers, chosen.constants(c), chosen.warps)
     return book
 
 
@@ -137,28 +164,31 @@ def emit(
 ) -> None:
     """Pass two into `out`, which may be the logits themselves."""
     n, c = logits.shape
-    R, T, K, warps = tile("emit", logits, out)
-    steps = cdiv(c, T * K)
-    span = cdiv(steps, min(steps, cdiv(BUSY, cdiv(n, R)))) * T * K
+    chosen = tile("emit", logits, out)
+    rows, steps = cdiv(n, chosen.R), cdiv(c, chosen.step)
+    span = cdiv(steps, min(steps, cdiv(BUSY, rows))) * chosen.step
     parts = cdiv(c, span)
     tensors = (logits, target, out, book, settled, incoming)
     numbers = (n, c, logits.stride(0), out.stride(0), step(incoming), ignore_index, parts, span)
-    launch(passes.emit, cdiv(n, R) * parts, tensors, numbers, (R, T, K), warps)
+    launch(passes.emit, rows * parts, tensors, numbers, chosen.constants(c), chosen.warps)
 
 
 def fused(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Tensor:
     """The single pass: the value, and the gradient for an incoming one of 1 into `out`."""
     n, c = logits.shape
     values = torch.empty(n, dtype=torch.float32, device=logits.device)
-    settled = None
-    if weights.reduction == "mean":
+    settled, counted = None, 0
+    if weights.reduction == "mean" and n <= COUNTED:
+        counted = max(256, power_of_two(n))
+    elif weights.reduction == "mean":
         settled = torch.empty(1, dtype=torch.float64, device=logits.device)
-        launch(weigh.count, 1, (settled, target, *weights.factors), (n, c, weights.ignore_index), (1024,), 8)
-    R, T, K, warps = tile("fused", logits, out)
+        block = min(power_of_two(n), 8192)
+        launch(weigh.count, 1, (settled, target, *weights.factors), (n, c, weights.ignore_index), (block,), 16)
+    chosen = tile("fused", logits, out)
     tensors = (logits, target, out, values, *weights.factors, settled)
     numbers = (n, c, logits.stride(0), out.stride(0), weights.ignore_index, *weights.numbers)
-    constants = (*weights.choices, R, T, K, c <= T * K)
-    launch(passes.fused, cdiv(n, R), tensors, numbers, constants, warps)
+    constants = (*weights.choices, counted, *chosen.constants(c))
+    launch(passes.fused, cdiv(n, chosen.R), tensors, numbers, constants, chosen.warps)
     return values if weights.reduction == "none" else values.sum()
 
 
@@ -167,7 +197,7 @@ def at_once(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Te
     n, c = logits.shape
     reduction = REDUCTIONS[weights.reduction]
     values = torch.empty(() if reduction else n, dtype=torch.float32, device=logits.device)
-    R, T, K, warps = batch_tile(n, c, tile("fused", logits, out).K)
+    R, T, K, warps = batch_tile(n, c, tile("fused", logits, out))
     tensors = (logits, target, out, values, *weights.factors)
     numbers = (n, c, logits.stride(0), out.stride(0), weights.ignore_index, *weights.numbers)
     launch(passes.at_once, 1, tensors, numbers, (*weights.choices, weights.batch, reduction, R, T, K), warps)
@@ -175,10 +205,10 @@ def at_once(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Te
 
 
 @lru_cache
-def batch_tile(n: int, c: int, K: int) -> Tile:
+def batch_tile(n: int, c: int, usual: Tile) -> tuple[int, int, int, int]:
     """All rows and all columns."""
-    R, width = power_of_two(n), power_of_two(c)
-    return Tile(R, width // K, K, min(8, max(4, R * width // 512)))
+    R, width, K = power_of_two(n), power_of_two(c), 1 if usual.shifted else usual.K
+    return R, width // K, K, min(8, max(4, R * width // 512))
 
 
 def rescale(gradient: Tensor, incoming: Tensor) -> None:
@@ -187,6 +217,7 @@ def rescale(gradient: Tensor, incoming: Tensor) -> None:
     if n * c <= SMALL:
         gradient.mul_(incoming if incoming.ndim == 0 else incoming[:, None])
         return
-    K = tile("emit", gradient).K
+    chosen = tile("emit", gradient)
+    K = 1 if chosen.shifted else chosen.K
     numbers = (n, c, gradient.stride(0), step(incoming))
     launch(passes.rescale, min(n, 1024), (gradient, incoming), numbers, (2048 // K, K), 8)

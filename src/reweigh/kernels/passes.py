@@ -7,8 +7,8 @@
     rescale   multiplies a finished gradient by the incoming one, and leaves at once where that is 1
 
 `book` is float64, N numbers a line: margin, top, rest, log w, s x taper. Row offsets are int64. Every row of a gradient
-is written, an ignored one with zeros. Rows begin and end at multiples of K: `// K * K` changes nothing, and tells the
-compiler so.
+is written, an ignored one with zeros. Unless they are SHIFTED, rows begin and end at multiples of K: `// K * K` changes
+nothing, and tells the compiler so.
 """
 
 from __future__ import annotations
@@ -17,42 +17,86 @@ import triton.language as tl
 
 from reweigh.kernels.language import (
     NOTHING,
+    along,
     columns,
+    ends,
     exp_below,
     importance,
     jit,
     labels,
     margin_of,
+    own_logit,
+    own_max,
+    own_sum,
+    place,
     read,
     statistics,
-    without,
+    wide_end,
 )
-from reweigh.kernels.weigh import NONE, mean_or_sum, partial, scales, weigh
+from reweigh.kernels.weigh import NONE, mean_or_sum, partial, scales, total_importance, weigh
+
+
+@jit
+def whole_rows(x: tl.tensor, y: tl.tensor, live: tl.tensor, j: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
+    """`statistics` of rows that are one tile, and exp(z - largest), which stays in registers."""
+    x = tl.where(along(live) & (j != along(y)), x, -float("inf"))
+    top = tl.maximum(tl.max(own_max(x), 1), NOTHING)
+    e = exp_below(x, along(top), HALF)
+    return e, top, tl.sum(own_sum(e), 1)
 
 
 @jit
 def measure(
-    logits: tl.tensor, target: tl.tensor, book: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
-    ignore: tl.int64, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr,
+    logits: tl.tensor, target: tl.tensor, book: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, ignore: tl.int64,
+    U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr,
 ) -> None:  # fmt: skip
     """Pass one."""
-    C, stride = C // K * K, stride // K * K
+    HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
     i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    begin, shift, first, last = place(i, stride, C, K, SHIFTED)
+    at, j = logits + begin, columns(0, U, T, K)
+    if WHOLE:  # the logits are on their way while the labels are looked at
+        x = read(at, i < N, j, last, "")
     y, live = labels(target, i, N, C, ignore)
-    at = logits + i * stride
-    top, rest = statistics(at, y, live, C, R, T, K, "")
-    tl.store(book + i, margin_of(at, y, top, rest), mask=i < N)
+    own = own_logit(at + shift, y)
+    if WHOLE:
+        _, top, rest = whole_rows(x, y, live, j, HALF)
+    else:
+        top, rest = statistics(at, y, live, C, shift, first, last, U, R, T, K, SHIFTED, "")
+    tl.store(book + i, margin_of(own, top, rest), mask=i < N)
     tl.store(book + N + i, top.to(tl.float64), mask=i < N)
     tl.store(book + 2 * N + i, rest.to(tl.float64), mask=i < N)
 
 
 @jit
 def write(
-    to: tl.tensor, j: tl.tensor, e: tl.tensor, up: tl.tensor, inside: tl.tensor, C: tl.tensor, CACHE: tl.constexpr
+    to: tl.tensor, j: tl.tensor, e: tl.tensor, up: tl.tensor, inside: tl.tensor, last: tl.tensor, CACHE: tl.constexpr
 ) -> None:
     """One tile of the gradient, targets apart: e = exp(z - top) times `up`."""
-    d = (e * up[:, None, None]).to(to.dtype.element_ty)
-    tl.store(to[:, None, None] + j, d, mask=inside[:, None, None] & (j < C), eviction_policy=CACHE)
+    d = (e * along(up)).to(to.dtype.element_ty)
+    tl.store(along(to) + j, d, mask=along(inside) & (j < last), eviction_policy=CACHE)
+
+
+@jit
+def read_and_write(
+    at: tl.tensor, to: tl.tensor, j: tl.tensor, top: tl.tensor, up: tl.tensor, live: tl.tensor, inside: tl.tensor,
+    last: tl.tensor, CACHE: tl.constexpr,
+) -> None:  # fmt: skip
+    """One tile of the gradient from the logits."""
+    e = exp_below(read(at, live, j, last, CACHE), along(top), at.dtype.element_ty != tl.float32)
+    write(to, j, e, up, inside, last, CACHE)
+
+
+@jit
+def write_ends(
+    at: tl.tensor, to: tl.tensor, top: tl.tensor, up: tl.tensor, live: tl.tensor, inside: tl.tensor, shift: tl.tensor,
+    C: tl.tensor, last: tl.tensor, K: tl.constexpr,
+) -> None:  # fmt: skip
+    """The gradient at the ends of a shifted row."""
+    j, own = ends(shift, C, last, K)
+    x = tl.load(along(at) + j, mask=along(live) & own, other=-float("inf")).to(tl.float32)
+    d = (exp_below(x, along(top), at.dtype.element_ty != tl.float32) * along(up)).to(to.dtype.element_ty)
+    tl.store(along(to) + j, d, mask=along(inside) & own)
 
 
 @jit
@@ -67,16 +111,20 @@ def emit(
     logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, book: tl.tensor, settled: tl.tensor,
     incoming: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, gradient_stride: tl.int64,
     incoming_stride: tl.int64, ignore: tl.int64, parts: tl.int32, span: tl.int32,
-    R: tl.constexpr, T: tl.constexpr, K: tl.constexpr,
+    U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Pass two; a row is the work of `parts` programs, `span` columns (a multiple of T K) each.
+    """Pass two; a row is the work of `parts` programs, `span` columns (a multiple of U T K) each.
 
     c is `incoming`, times scale x s x taper x exp(log w + log scale) where the weights are in the book (`settled`).
     From the last row to the first: the caches still hold what pass one read last.
     """
-    C, stride, gradient_stride = C // K * K, stride // K * K, gradient_stride // K * K
+    HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
     pid = tl.num_programs(0) - 1 - tl.program_id(0)
     i = (pid // parts).to(tl.int64) * R + tl.arange(0, R)
+    begin, shift, first, last = place(i, stride, C, K, SHIFTED)
+    at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, SHIFTED)[0], columns(0, U, T, K)
+    if WHOLE:
+        x = read(at, i < N, j, last, "")
     y, live = labels(target, i, N, C, ignore)
     c = tl.load(incoming + i * incoming_stride, mask=live, other=0.0).to(tl.float64)
     if settled is not None:
@@ -86,23 +134,28 @@ def emit(
     live &= c != 0
     top = tl.load(book + N + i, mask=live, other=0.0).to(tl.float32)
     up = (0.5 * c / tl.load(book + 2 * N + i, mask=live, other=1.0)).to(tl.float32)
-    at, to = logits + i * stride, gradient + i * gradient_stride
-    first = (pid % parts) * span // K * K
-    for start in range(first, min(first + span, C), T * K):
-        j = columns(start, T, K)
-        write(to, j, exp_below(read(at, live, j, C, ""), top[:, None, None]), up, i < N, C, "")
-    write_targets(to, y, (y >= first) & (y < first + span), (-0.5 * c).to(tl.float32))
-
-
-@jit
-def whole_rows(
-    at: tl.tensor, y: tl.tensor, live: tl.tensor, j: tl.tensor, C: tl.tensor, T: tl.constexpr, K: tl.constexpr
-) -> tl.tensor:
-    """`statistics` of rows that are one tile, and exp(z - largest), which stays in registers."""
-    x = without(read(at, live, j, C, ""), y, 0, T, K)
-    top = tl.maximum(tl.max(tl.max(x, 2), 1), NOTHING)
-    e = exp_below(x, top[:, None, None])
-    return e, top, tl.sum(tl.sum(e, 2), 1)
+    if WHOLE:
+        e = exp_below(tl.where(along(live), x, -float("inf")), along(top), HALF)
+        write(to, j, e, up, i < N, last, "")
+        write_targets(to, y, y >= 0, (-0.5 * c).to(tl.float32))
+    else:
+        part = pid % parts
+        first += part * (span // K * K)
+        end = tl.minimum(first + span, last)
+        narrow = wide_end(first, end, U, T, K)
+        for start in range(first, narrow, U * T * K):
+            read_and_write(at, to, columns(start, U, T, K), top, up, live, i < N, last, "")
+        for start in range(narrow, end, T * K):
+            read_and_write(at, to, columns(start, 1, T, K), top, up, live, i < N, last, "")
+        if SHIFTED:
+            mine = y + shift
+            here = (mine >= first) & (mine < first + span)
+            if part == 0:
+                write_ends(at, to, top, up, live, i < N, shift, C, last, K)
+                here |= (mine < K) | (mine >= last)
+            write_targets(to + shift, y, here & (y >= 0), (-0.5 * c).to(tl.float32))
+        else:
+            write_targets(to, y, (y >= first) & (y < first + span), (-0.5 * c).to(tl.float32))
 
 
 @jit
@@ -110,36 +163,48 @@ def fused(
     logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, values: tl.tensor, class_weight: tl.tensor,
     sample_weight: tl.tensor, settled: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
     gradient_stride: tl.int64, ignore: tl.int64, a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64,
-    taper: tl.float64, FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr,
-    R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr,
+    taper: tl.float64, FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, COUNTED: tl.constexpr,
+    U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Both passes, row by row: the second reading is served by registers (WHOLE: a row is one tile) or the caches."""
-    C, stride, gradient_stride = C // K * K, stride // K * K, gradient_stride // K * K
+    """Both passes, row by row: the second reading is served by registers (WHOLE: a row is one tile) or the caches.
+
+    Under a mean, 1 / Σ s is `settled`, or the sum is taken here over COUNTED rows, which are all there are.
+    """
+    HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
     i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
-    y, live = labels(target, i, N, C, ignore)
-    at, to = logits + i * stride, gradient + i * gradient_stride
+    begin, shift, first, last = place(i, stride, C, K, SHIFTED)
+    at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, SHIFTED)[0], columns(0, U, T, K)
     if WHOLE:
-        j = columns(0, T, K)
-        e, top, rest = whole_rows(at, y, live, j, C, T, K)
-    else:
-        top, rest = statistics(at, y, live, C, R, T, K, "evict_last")
+        x = read(at, i < N, j, last, "")
+    y, live = labels(target, i, N, C, ignore)
+    own = own_logit(at + shift, y)
     s = importance(y, i, live, class_weight, sample_weight)
     if settled is not None:
         s *= tl.load(settled)
-    log_w, _, pull, value = weigh(margin_of(at, y, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
+    if COUNTED:
+        mass = total_importance(target, class_weight, sample_weight, N, C, ignore, COUNTED)
+        s *= 1.0 / tl.where(mass == 0, 1.0, mass)
+    if WHOLE:
+        e, top, rest = whole_rows(x, y, live, j, HALF)
+    else:
+        top, rest = statistics(at, y, live, C, shift, first, last, U, R, T, K, SHIFTED, "evict_last")
+    log_w, _, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
     tl.store(values + i, value.to(tl.float32), mask=i < N)
     force = tl.where(pull == 0, 0.0, pull * tl.exp(log_w))
     live &= force != 0
     up = tl.where(live, 0.5 * force / rest.to(tl.float64), 0.0).to(tl.float32)
     if WHOLE:
-        write(to, j, e, up, i < N, C, "")
+        write(to, j, e, up, i < N, last, "")
     else:
         # backwards: what was read last is nearest
-        for done in range(0, C, T * K):
-            j = columns((C - 1) // (T * K) * (T * K) - done, T, K)
-            e = exp_below(read(at, live, j, C, "evict_first"), top[:, None, None])
-            write(to, j, e, up, i < N, C, "evict_first")
-    write_targets(to, y, y >= 0, (-0.5 * force).to(tl.float32))
+        narrow = wide_end(first, last, U, T, K)
+        for start in range(narrow, last, T * K):
+            read_and_write(at, to, columns(start, 1, T, K), top, up, live, i < N, last, "evict_first")
+        for done in range(U * T * K, narrow - first + 1, U * T * K):
+            read_and_write(at, to, columns(narrow - done, U, T, K), top, up, live, i < N, last, "evict_first")
+        if SHIFTED:
+            write_ends(at, to, top, up, live, i < N, shift, C, last, K)
+    write_targets(to + shift, y, y >= 0, (-0.5 * force).to(tl.float32))
 
 
 @jit
@@ -151,14 +216,15 @@ def at_once(
     R: tl.constexpr, T: tl.constexpr, K: tl.constexpr,
 ) -> None:  # fmt: skip
     """The whole batch in one program, from the logits to the value and the gradient for an incoming one of 1."""
-    C, stride, gradient_stride = C // K * K, stride // K * K, gradient_stride // K * K
     i = tl.arange(0, R).to(tl.int64)
+    begin, _, _, last = place(i, stride, C, K, False)
+    at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, False)[0], columns(0, 1, T, K)
+    x = read(at, i < N, j, last, "")
     y, live = labels(target, i, N, C, ignore)
-    at, to = logits + i * stride, gradient + i * gradient_stride
-    j = columns(0, T, K)
-    e, top, rest = whole_rows(at, y, live, j, C, T, K)
+    own = own_logit(at, y)
     s = importance(y, i, live, class_weight, sample_weight)
-    log_w, active, pull, value = weigh(margin_of(at, y, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
+    e, top, rest = whole_rows(x, y, live, j, logits.dtype.element_ty != tl.float32)
+    log_w, active, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
     highest, total, mass, surprise = partial(log_w, active, s, value)
     scale, log_scale = scales(highest, total, mass, BATCH, REDUCTION)
     if REDUCTION == NONE:
@@ -168,7 +234,7 @@ def at_once(
     force = tl.where(pull == 0, 0.0, pull * tl.exp(log_w + log_scale)) * scale
     live &= force != 0
     up = tl.where(live, 0.5 * force / rest.to(tl.float64), 0.0).to(tl.float32)
-    write(to, j, e, up, i < N, C, "")
+    write(to, j, e, up, i < N, last, "")
     write_targets(to, y, y >= 0, (-0.5 * force).to(tl.float32))
 
 
@@ -182,6 +248,6 @@ def rescale(
         g = tl.load(incoming + row * incoming_stride).to(tl.float32)
         at = gradient + row * stride
         for start in range(0, tl.where(g == 1.0, 0, C), T * K):
-            j = columns(start, T, K)
+            j = columns(start, 1, T, K)
             d = tl.load(at + j, mask=j < C, other=0.0).to(tl.float32) * g
             tl.store(at + j, d.to(gradient.dtype.element_ty), mask=j < C)

@@ -153,15 +153,24 @@ def settle(
 
 
 @jit
-def count(
-    settled: tl.tensor, target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
-    N: tl.int32, C: tl.int32, ignore: tl.int64, B: tl.constexpr,
-) -> None:  # fmt: skip
-    """One program: 1 / Σ s."""
+def total_importance(
+    target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
+    N: tl.tensor, C: tl.tensor, ignore: tl.tensor, B: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Σ s, B rows at a time."""
     mass = tl.zeros([B], tl.float64)
     for start in range(0, N, B):
         i = start + tl.arange(0, B)
         y, live = labels(target, i, N, C, ignore)
         mass += importance(y, i, live, class_weight, sample_weight)
-    total = tl.sum(mass, 0)
+    return tl.sum(mass, 0)
+
+
+@jit
+def count(
+    settled: tl.tensor, target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
+    N: tl.int32, C: tl.int32, ignore: tl.int64, B: tl.constexpr,
+) -> None:  # fmt: skip
+    """One program: 1 / Σ s."""
+    total = total_importance(target, class_weight, sample_weight, N, C, ignore, B)
     tl.store(settled, 1.0 / tl.where(total == 0, 1.0, total))
