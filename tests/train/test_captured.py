@@ -22,6 +22,7 @@ from reweigh.run.parts import criterion_of
 from reweigh.spec import Run
 from reweigh.train.captured import Captured, compile_net, fastest, looking, on_stream
 from reweigh.train.convolution import use_small_convolutions
+from reweigh.train.convolution_cuda import fits, passes
 from reweigh.train.evaluate import look
 from reweigh.train.loop import Eager
 from reweigh.train.optimisers import build_optimiser, prepare, restore
@@ -111,7 +112,7 @@ def test_small_convolutions_are_convolutions(channels: int) -> None:
     torch.manual_seed(0)
     ours = nn.Conv2d(channels, channels, 3, padding=1, bias=False).cuda().to(memory_format=torch.channels_last)
     assert use_small_convolutions(ours) == 1
-    for n, side in ((5, 7), (64, 16)):
+    for n, side in ((5, 7), (64, 16), (20, 32)):
         x = torch.randn(n, channels, side, side, device="cuda").bfloat16().to(memory_format=torch.channels_last)
         given, g = x.clone().requires_grad_(), torch.randn_like(x)
         with torch.autocast("cuda", torch.bfloat16):
@@ -136,7 +137,24 @@ def test_small_convolutions_are_convolutions(channels: int) -> None:
             assert torch.equal(ours(x), y)
 
 
+@GPU
+@pytest.mark.skipif(not hasattr(torch.cuda, "_compile_kernel"), reason="this torch cannot compile CUDA")
+def test_the_kernels_in_cuda_are_compiled() -> None:
+    assert all(passes(channels, side, side, 0) for channels, side in ((16, 32), (32, 16)))
+
+
 # What can be seen without a GPU
+
+
+def test_images_that_do_not_fall_into_strips_are_left_to_triton() -> None:
+    assert [fits(16, 32, 32), fits(32, 16, 16), fits(16, 24, 32), fits(32, 16, 12), fits(64, 8, 8)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert not fits(16, 32, 512)  # more than a block may keep
 
 
 def test_small_convolutions_are_left_alone_elsewhere() -> None:

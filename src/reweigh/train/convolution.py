@@ -3,7 +3,8 @@
 A ResNet for CIFAR spends two thirds of a step in convolutions of 16, 32 and 64 channels. Here each is an implicit
 matrix product over pixels that reads the weights in float32 as they are kept (no copies in bfloat16 are made) and gives
 their gradient in float32. Products are of bfloat16, sums of float32, and the order of every sum is fixed: unlike
-cuDNN's fastest kernels these are deterministic.
+cuDNN's fastest kernels these are deterministic. They are written in Triton, and once more in CUDA for images that fall
+into strips (`convolution_cuda`), where torch can compile that.
 
 Layouts are channels-last: images (n, h, w, c), weights (out, 3, 3, in).
 """
@@ -17,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from reweigh.train.convolution_cuda import passes
 
 # By number of channels, as measured on an H200: pixels in a block and warps; and for the gradient of the weights also
 # how many blocks a program walks through.
@@ -72,6 +75,8 @@ def _convolved(x: Tensor, w: Tensor, transposed: bool) -> Tensor:
     from reweigh.train.convolution_kernels import convolve
 
     n, channels, height, width = x.shape
+    if compiled := passes(channels, height, width, x.device.index):
+        return (compiled.turn if transposed else compiled.convolve)(x, w)
     block, warps = CONVOLVE[channels]
     pixels = n * height * width
     y = torch.empty_like(x, memory_format=torch.channels_last)
@@ -85,6 +90,8 @@ def _weight_gradient(x: Tensor, g: Tensor) -> Tensor:
     from reweigh.train.convolution_kernels import correlate
 
     n, channels, height, width = x.shape
+    if compiled := passes(channels, height, width, x.device.index):
+        return compiled.correlate(x, g)
     block, warps, steps = CORRELATE[channels]
     pixels = n * height * width
     programs = -(-pixels // (block * steps))
