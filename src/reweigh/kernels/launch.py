@@ -18,15 +18,17 @@ SHORT = 4096
 # Up to so many classes, the single pass keeps a float32 row in registers between its two halves.
 KEPT = 16384
 # Of one step along a row: warps, and how many loads of 16 bytes each thread does for sums of their own and for one sum.
-# The single pass reads a row twice; a long one is still in the cache then only where fewer programs are at work.
 WALK = {
     "measure": (4, 1, 4),
     "emit": (16, 1, 2),
     "fused": (8, 4, 1),
     "fused middle": (8, 1, 8),
     "fused long": (16, 4, 1),
+    "fused longest": (32, 4, 1),
 }
-MIDDLE, LONG = 72 * 1024, 112 * 1024
+# The single pass reads a row twice, and the longer it is, the fewer programs may be at work for it to be in the cache
+# still. Bytes of a row, beyond which it is:
+LONG = {"fused middle": 72 * 1024, "fused long": 112 * 1024, "fused longest": 384 * 1024}
 # So many rows are weighed by one program, and no second one is needed to settle.
 ROWS_AT_ONCE = 1024
 # Up to so many rows, each program of the single pass counts them all by itself: a launch less.
@@ -105,8 +107,8 @@ def _tile(work: str, c: int, itemsize: int, K: int, alike: bool) -> Tile:
         return Tile(1, R, width // K, K, 2 if R == 1 and width <= 1024 else 4)
     if work == "fused" and itemsize == 4 and width <= KEPT:
         return Tile(1, 1, width // K, K, min(16, width // 1024))
-    if work == "fused" and c * itemsize > MIDDLE:
-        work = "fused long" if c * itemsize > LONG else "fused middle"
+    if work == "fused":
+        work = [work, *(name for name, size in LONG.items() if c * itemsize > size)][-1]
     warps, apart, together = WALK[work]
     if alike and most > K:
         return Tile(together, 1, 32 * warps * apart, most, warps, shifted=True)
