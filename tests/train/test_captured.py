@@ -15,14 +15,11 @@ from torch import nn
 
 from finished import learnt
 from reweigh.methods.criterion import ByCriterion
-from reweigh.nets.registry import build
 from reweigh.record import read_header
 from reweigh.run import Interrupted, Speed, Update, execute
 from reweigh.run.parts import criterion_of
 from reweigh.spec import Run
 from reweigh.train.captured import Captured, compile_net, fastest, looking, on_stream
-from reweigh.train.convolution import use_small_convolutions
-from reweigh.train.convolution_cuda import fits, passes
 from reweigh.train.evaluate import look
 from reweigh.train.loop import Eager
 from reweigh.train.optimisers import build_optimiser, prepare, restore
@@ -106,63 +103,7 @@ def test_in_bfloat16_the_difference_is_that_of_another_seed(tmp_path: Path, spee
     assert abs(fast.mean() - plain.mean()) < 3 * max(plain.std(ddof=1), fast.std(ddof=1)) / np.sqrt(5) + 1e-3
 
 
-@GPU
-@pytest.mark.parametrize("channels", [16, 32, 64])
-def test_small_convolutions_are_convolutions(channels: int) -> None:
-    torch.manual_seed(0)
-    ours = nn.Conv2d(channels, channels, 3, padding=1, bias=False).cuda().to(memory_format=torch.channels_last)
-    assert use_small_convolutions(ours) == 1
-    for n, side in ((5, 7), (64, 16), (20, 32)):
-        x = torch.randn(n, channels, side, side, device="cuda").bfloat16().to(memory_format=torch.channels_last)
-        given, g = x.clone().requires_grad_(), torch.randn_like(x)
-        with torch.autocast("cuda", torch.bfloat16):
-            y = ours(given)
-        ours.zero_grad()
-        y.backward(g)
-        assert given.grad is not None
-        assert ours.weight.grad is not None
-        exact = x.double().requires_grad_()
-        weight = ours.weight.detach().bfloat16().double().requires_grad_()
-        nn.functional.conv2d(exact, weight, padding=1).backward(g.double())
-        expected = nn.functional.conv2d(exact, weight, padding=1)
-        assert exact.grad is not None
-        assert weight.grad is not None
-        for found, right, error in (
-            (y, expected, 3e-3),
-            (given.grad, exact.grad, 3e-3),
-            (ours.weight.grad, weight.grad, 1e-5),
-        ):
-            assert (found.double() - right).norm() / right.norm() < error
-        with torch.autocast("cuda", torch.bfloat16):
-            assert torch.equal(ours(x), y)
-
-
-@GPU
-@pytest.mark.skipif(not hasattr(torch.cuda, "_compile_kernel"), reason="this torch cannot compile CUDA")
-def test_the_kernels_in_cuda_are_compiled() -> None:
-    assert all(passes(channels, side, side, 0) for channels, side in ((16, 32), (32, 16)))
-
-
 # What can be seen without a GPU
-
-
-def test_images_that_do_not_fall_into_strips_are_left_to_triton() -> None:
-    assert [fits(16, 32, 32), fits(32, 16, 16), fits(16, 24, 32), fits(32, 16, 12), fits(64, 8, 8)] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
-    assert not fits(16, 32, 512)  # more than a block may keep
-
-
-def test_small_convolutions_are_left_alone_elsewhere() -> None:
-    net = build("resnet20", 10, generator=torch.Generator().manual_seed(0)).to(memory_format=torch.channels_last)
-    x = torch.randn(2, 3, 32, 32)
-    before = net(x)
-    assert use_small_convolutions(net) in (0, 16)
-    torch.testing.assert_close(net(x), before)
 
 
 def eager_on_the_cpu() -> Eager:
