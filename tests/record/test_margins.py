@@ -38,7 +38,8 @@ def test_a_torn_end_is_not_there_and_is_cut_off(tmp_path: Path, header: Header) 
     assert size == 8 + 5 * 4
     path.write_bytes(whole[:-1])
     assert read_margins(folder).steps.tolist() == [10, 20]
-    with Record(folder, header, {}):
+    with Record(folder, header, {}) as record:
+        record.rewind(30)
         assert path.read_bytes() == whole[: 2 * size]
 
 

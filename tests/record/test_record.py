@@ -72,6 +72,21 @@ def test_rewinding_drops_what_will_be_measured_again(tmp_path: Path, make_run: M
     assert read_p(folder).p.shape == (5, 0)
 
 
+def test_rewinding_to_what_is_not_there_is_refused_and_cuts_nothing(
+    tmp_path: Path, make_run: MakeRun, header: Header
+) -> None:
+    folder = make_run(tmp_path / "a", done=False)
+    (folder / "rows.jsonl").write_bytes((folder / "rows.jsonl").read_bytes()[:-1])  # an editor took the last line's end
+    before = {name: (folder / name).read_bytes() for name in ("rows.jsonl", "p.f16")}
+    with Record(folder, header, ENVIRONMENT) as record:
+        with pytest.raises(DataError, match=r"rows\.jsonl: holds 2 records, expected 3; there is none of iteration 30"):
+            record.rewind(30, due=[10, 20, 30])
+        assert all((folder / name).read_bytes() == content for name, content in before.items())
+        record.rewind(25, due=[10, 20])
+        assert record.last_step == 20
+    assert read_p(folder).steps.tolist() == [10, 20]
+
+
 def test_every_torn_end_is_left_out_and_cut(
     tmp_path: Path, make_run: MakeRun, header: Header, rows: list[dict[str, Any]]
 ) -> None:
@@ -86,10 +101,10 @@ def test_every_torn_end_is_left_out_and_cut(
         assert read_rows(folder) == rows[:kept]
         with Record(folder, header, ENVIRONMENT) as record:
             assert record.last_step == (rows[kept - 1]["step"] if kept else -1)
-            # p of an evaluation whose row is lost goes with it
-            assert read_p(folder).steps.tolist() == [row["step"] for row in rows[:kept]]
             record.append({"step": 99}, np.zeros(5))
         assert read_rows(folder) == [*rows[:kept], {"step": 99}]
+        # p of an evaluation whose row is lost goes with it
+        assert read_p(folder).steps.tolist() == [*(row["step"] for row in rows[:kept]), 99]
         shutil.rmtree(folder)
 
 
@@ -131,7 +146,8 @@ def test_zeros_after_a_power_cut_are_left_out(tmp_path: Path, make_run: MakeRun,
     (folder / "p.f16").write_bytes(content + bytes(18))
     assert len(read_p(folder).steps) == 3
     (folder / "result.json.1-2.part").write_text("half of a")
-    with Record(folder, header, ENVIRONMENT):
+    with Record(folder, header, ENVIRONMENT) as record:
+        record.rewind(30)
         assert (folder / "p.f16").read_bytes() == content
         assert not list(folder.glob("*.part"))
 

@@ -32,20 +32,22 @@ def stopped(tmp_path: Path) -> Path:
     return tmp_path / RUN.folder_name()
 
 
+def recorded(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in ("rows.jsonl", "p.f16", "margins.bin", "checkpoint.pt")}
+
+
 def empty_and_refused(file: Path) -> bytes:
     content = file.read_bytes()
     file.write_bytes(b"")
+    before = recorded(file.parent)
     with pytest.raises(DataError, match=rf"{file.name}: holds 0 records, expected 2; there is none of iteration 10"):
         execute(RUN, file.parent.parent)
+    assert recorded(file.parent) == before, "a refusal cuts nothing"
     return content
 
 
-def test_a_run_that_lost_its_rows_is_not_gone_on_with(stopped: Path) -> None:
-    empty_and_refused(stopped / "rows.jsonl")
-
-
-@pytest.mark.parametrize("name", ["p.f16", "margins.bin"])
-def test_nor_is_one_that_lost_what_it_recorded_of_examples(stopped: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["rows.jsonl", "p.f16", "margins.bin"])
+def test_a_run_that_lost_a_file_is_not_gone_on_with_until_it_is_put_back(stopped: Path, name: str) -> None:
     content = empty_and_refused(stopped / name)
     (stopped / name).write_bytes(content)
     assert len(read_rows(execute(RUN, stopped.parent))) == 4

@@ -12,7 +12,7 @@ result.json       the run is done
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,8 @@ from reweigh.record.header import Header, check_same, read_header
 from reweigh.record.rows import (
     History,
     Margins,
+    check_recorded,
+    check_steps,
     column_bytes,
     column_type,
     margin_bytes,
@@ -44,8 +46,9 @@ class Record:
     """The record of a run, open for writing; no other process can open it until `close`.
 
     A new folder gets its header. A folder that is there must hold the same run on the same data, unfinished; its
-    rows stay, less a torn end. Before the first row, `rewind` to the checkpoint the run goes on from; append a
-    step's row before saving its checkpoint, and no row is ever lost or repeated.
+    rows stay, less a torn end, which is cut off by the first `rewind` or `append`. Before the first row, `rewind` to
+    the checkpoint the run goes on from; append a step's row before saving its checkpoint, and no row is ever lost or
+    repeated.
 
     Args:
         folder: the run's folder.
@@ -77,19 +80,25 @@ class Record:
         if not header.environments or header.environments[-1] != here:
             header = replace(header, environments=(*header.environments, here))
             write_json(path, header.to_mapping())
-        self._keep(sys.maxsize, header.examples)
+        self._find(sys.maxsize, header)
         return header
 
-    def _keep(self, step: int, examples: int) -> None:
-        """Shorten all files to the whole evaluations up to `step`."""
-        found = scan_rows(self._rows)
-        kept = [end for row, end in zip(*found, strict=True) if row["step"] <= step]
-        self._last = found.rows[len(kept) - 1]["step"] if kept else -1
-        cut(self._rows, kept[-1] if kept else 0)
-        steps = scan_history(self._history, examples).steps
-        cut(self._history, int((steps <= self._last).sum()) * column_type(examples).itemsize)
-        steps = scan_margins(self._margins, examples).steps
-        cut(self._margins, int((steps <= self._last).sum()) * margin_type(examples).itemsize)
+    def _find(self, step: int, header: Header, due: Sequence[int] | None = None) -> None:
+        """Find the last whole evaluation up to `step`, and where in each file it ends; nothing is cut."""
+        rows, ends = scan_rows(self._rows)
+        p = scan_history(self._history, header.examples).steps
+        margins = scan_margins(self._margins, header.examples).steps
+        kept = [row["step"] for row in rows if row["step"] <= step]
+        last = kept[-1] if kept else -1
+        if due is not None:
+            check_steps(self._rows, kept, due)
+            check_recorded(self.folder, header.run, p[p <= step], margins[margins <= step], due)
+        self._last = last
+        self._ends = {
+            self._rows: ends[len(kept) - 1] if kept else 0,
+            self._history: int((p <= last).sum()) * column_type(header.examples).itemsize,
+            self._margins: int((margins <= last).sum()) * margin_type(header.examples).itemsize,
+        }
 
     @property
     def _rows(self) -> Path:
@@ -108,9 +117,16 @@ class Record:
         """The step of the last row, -1 where there is none."""
         return int(self._last)
 
-    def rewind(self, step: int) -> None:
-        """Drop rows, p and margins after `step`: the run goes on from there and will measure them again."""
-        self._keep(step, self.header.examples)
+    def rewind(self, step: int, due: Sequence[int] | None = None) -> None:
+        """Drop rows, p and margins after `step`: the run goes on from there and will measure them again.
+
+        Args:
+            step: of the checkpoint; -1 drops all.
+            due: the steps up to then that were evaluated; if a file lacks one, DataError, and nothing is dropped.
+        """
+        self._find(step, self.header, due)
+        for path, end in self._ends.items():
+            cut(path, end)
 
     def append(
         self,
@@ -122,11 +138,16 @@ class Record:
         line = row_bytes(dict(row))
         if row["step"] <= self._last:
             raise ValueError(f"step {row['step']} follows step {self._last}; steps rise (after a resume: rewind)")
+        added = {}
         if p is not None:
-            append(self._history, column_bytes(row["step"], p, self.header.examples))
+            added[self._history] = column_bytes(row["step"], p, self.header.examples)
         if margins is not None:
-            append(self._margins, margin_bytes(row["step"], *margins, self.header.examples))
-        append(self._rows, line)
+            added[self._margins] = margin_bytes(row["step"], *margins, self.header.examples)
+        added[self._rows] = line  # last: an evaluation without its row does not count
+        for path, data in added.items():
+            cut(path, self._ends[path])
+            append(path, data)
+        self._ends |= {path: self._ends[path] + len(data) for path, data in added.items()}
         self._last = row["step"]
 
     def finish(self, result: Mapping[str, Any]) -> None:

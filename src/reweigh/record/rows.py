@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reweigh.errors import DataError
 from reweigh.record.files import plain
+from reweigh.spec import Run
 
 
 class Rows(NamedTuple):
@@ -159,3 +160,19 @@ def check_steps(path: Path, steps: Iterable[int], expected: Iterable[int]) -> No
             f"{path}: holds {len(there)} records, expected {len(due)}{lacks}: it was cut short or is another run's; "
             "put it back, or remove the run's folder and train again"
         )
+
+
+def check_recorded(folder: Path, run: Run, p: Iterable[int], margins: Iterable[int], expected: Iterable[int]) -> None:
+    """Refuse p.f16 or margins.bin with the records of other iterations than were evaluated, where the run writes it.
+
+    Args:
+        folder: of the run.
+        run: says which of the two it writes.
+        p, margins: the iterations that each file holds.
+        expected: those that were evaluated.
+    """
+    due = list(expected)
+    if run.record_p:
+        check_steps(folder / "p.f16", p, due)
+    if run.record_margins:
+        check_steps(folder / "margins.bin", margins, due)

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from reweigh.data.dataset import TEST
 from reweigh.nets.registry import check_reads
-from reweigh.record import Record, environment, read_margins, read_p, read_rows, summarise
+from reweigh.record import Record, environment, read_rows, summarise
 from reweigh.record.files import make_folder
-from reweigh.record.rows import check_steps
 from reweigh.run.material import Material, gather
 from reweigh.run.outcome import Best, finish, finite, has_diverged, header_of, result_of
 from reweigh.run.parts import (
@@ -161,8 +160,8 @@ def _carry_out(
         yield Update(progress.step, run.iterations, note=loaded.note or f"going on from iteration {progress.step}")
     ranks.agree(progress.step, "a checkpoint of iteration")  # also: none writes the next before all have read this
     if record is not None:
-        record.rewind(progress.step if loaded is not None else -1)
-        _check_rows(run, folder, progress.step)
+        due = [step for step in range(1, progress.step + 1) if _is_evaluated(run, step)]  # the best may be among them
+        record.rewind(progress.step if loaded is not None else -1, due)
     size = 1024 if material.train.kind != "files" else 128
     given = torch.from_numpy(material.train.labels.copy())
     clean = None if material.clean is None else torch.from_numpy(material.clean.copy())
@@ -251,16 +250,6 @@ def _carry_out(
         result = result_of(run, material, read_rows(folder), best, seen) | {"seconds": seconds}
         finish(run, material, method.predictor, best, result, record)
     ranks.any(False)  # no rank returns before the result is there
-
-
-def _check_rows(run: Run, folder: Path, step: int) -> None:
-    """Refuse to go on where rows have got lost: the best one may have been among them."""
-    due = [done for done in range(1, step + 1) if _is_evaluated(run, done)]
-    check_steps(folder / "rows.jsonl", (row["step"] for row in read_rows(folder)), due)
-    if run.record_p:
-        check_steps(folder / "p.f16", read_p(folder).steps, due)
-    if run.record_margins:
-        check_steps(folder / "margins.bin", read_margins(folder).steps, due)
 
 
 def _is_evaluated(run: Run, step: int) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from reweigh.errors import DataError
 from reweigh.procedures.predictions import training_probabilities
 from reweigh.record import read_header, read_margins, read_p, read_result, read_rows
-from reweigh.record.rows import check_steps
+from reweigh.record.rows import check_recorded
 from reweigh.run import execute
 from reweigh.run.material import Material, check_same_data, fold_split, gather, threshold_rows
 from reweigh.spec import Run
@@ -134,11 +134,7 @@ def of_run(run: Run, folder: Path, material: Material) -> Evidence:
     """The final model's probabilities, and what was recorded on the way."""
     probabilities = training_probabilities(run, folder, material=material)  # refuses a run that diverged
     history, record = read_p(folder), read_margins(folder)
-    steps = [row["step"] for row in read_rows(folder)]
-    if run.record_p:
-        check_steps(folder / "p.f16", history.steps, steps)
-    if run.record_margins:
-        check_steps(folder / "margins.bin", record.steps, steps)
+    check_recorded(folder, run, history.steps, record.steps, (row["step"] for row in read_rows(folder)))
     for name, values in (("p.f16", history.p), ("margins.bin", record.margins)):
         if not np.isfinite(values).all():
             raise DataError(f"{folder / name}: holds what is no number: the file is damaged; train the run again")
