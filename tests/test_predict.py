@@ -100,7 +100,7 @@ def test_texts_from_a_table_or_line_by_line(tmp_path: Path) -> None:
         found = predict(model, tmp_path / name)
         assert [found.class_names[k] for k in found.classes] == ["pos", "neg"]
     (tmp_path / "other.csv").write_text("text\nfine\n")
-    with pytest.raises(DataError, match="no column 'review'; there are text"):
+    with pytest.raises(DataError, match="no column 'review'; there are 'text'"):
         predict(model, tmp_path / "other.csv")
 
 
@@ -125,7 +125,7 @@ def test_a_table_of_numbers(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="at example 1, feature 1 is not finite"):
             predict(model, tmp_path / "bad.npz")
     (tmp_path / "less.csv").write_text("x\n1\n")
-    with pytest.raises(DataError, match="no column 'y'; there are x"):
+    with pytest.raises(DataError, match="no column 'y'; there are 'x'"):
         predict(model, tmp_path / "less.csv")
 
 

@@ -20,7 +20,7 @@ from reweigh.data import npz
 from reweigh.data.dataset import Dataset, Inputs, Part
 from reweigh.data.folder import files_below
 from reweigh.data.registry import TABLES
-from reweigh.data.source.columns import Table, read
+from reweigh.data.source.columns import read, require_columns
 from reweigh.data.source.images import Files
 from reweigh.data.source.text import read_lines
 from reweigh.data.table import standardise
@@ -168,7 +168,7 @@ def _texts(path: Path, run: Run) -> tuple[str, ...]:
     if path.suffix.lower() == ".txt":
         return tuple(read_lines(path))
     table, column = read(path), run.text_column or "text"
-    _require(table, [column])
+    require_columns(table, column)
     return tuple(table.strings(column))
 
 
@@ -178,14 +178,8 @@ def _columns(path: Path, card: Card) -> NDArray[np.float32]:
             f"{path}: {'texts' if path.suffix == '.txt' else 'a table'}, which the model was not trained on"
         )
     table = read(path)
-    _require(table, [column.name for column in card.columns])
+    require_columns(table, *(column.name for column in card.columns))
     return standardise(np.column_stack([table.numbers(column.name) for column in card.columns]), card.columns)
-
-
-def _require(table: Table, names: list[str]) -> None:
-    for name in names:
-        if name not in table.names:
-            raise DataError(f"{table.path}: no column {name!r}; there are {', '.join(table.names)}")
 
 
 def _check_shape(path: Path, part: Part, card: Card) -> None:

@@ -78,7 +78,7 @@ def test_a_missing_column_and_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         read_decisions(path, LABELS, NAMES)
     path.write_text("index,given,choice,label\n0,cat,keep,cat\n")
-    with pytest.raises(DataError, match="no column 'decision'; there are index, given, choice, label"):
+    with pytest.raises(DataError, match="no column 'decision'; there are 'index', 'given', 'choice', 'label'"):
         read_decisions(path, LABELS, NAMES)
 
 

@@ -92,7 +92,7 @@ GOOD = {
         ({"p_given": "-0.1"}, "line 2: p_given must be"),
         ({"issue": "perhaps"}, "line 2: issue must be true or false, not 'perhaps'"),
         ({"given": "cow"}, "line 2: given must be one of 2 class names, not 'cow'"),
-        ({"how": None}, "no column 'how'"),
+        ({"how": None}, "no column 'how'; there are 'index', "),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, change: dict, told: str) -> None:

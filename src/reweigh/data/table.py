@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reweigh.data.dataset import NOISY_HOLDOUT, TEST, Column, Dataset, Labels, Part
-from reweigh.data.source.columns import Table, read
+from reweigh.data.source.columns import Table, read, require_columns
 from reweigh.data.split import Indices, noisy_holdout
 from reweigh.errors import DataError
 
@@ -49,7 +48,7 @@ def load(
     if not columns:
         raise DataError(f"{first.path}: no column besides the label {label!r}")
     for table in tables:
-        _require(table, label, *columns)
+        require_columns(table, label, *columns)
     class_names = _class_names(first, label)
     parts = [_labels(table, label, class_names) for table in tables]
     labels = np.concatenate(parts)
@@ -74,14 +73,6 @@ def standardise(values: Numbers, columns: Sequence[Column]) -> NDArray[np.float3
     with np.errstate(over="ignore"):  # what is too large becomes infinite, which `Part` refuses with its place
         scaled: NDArray[np.float32] = ((values - mean) / std).astype(np.float32)
     return scaled
-
-
-def _require(table: Table, *names: str) -> None:
-    for name in names:
-        if name not in table.names:
-            close = difflib.get_close_matches(name, table.names, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise DataError(f"{table.path}: no column {name!r}{hint}; there are {', '.join(map(repr, table.names))}")
 
 
 def _class_names(table: Table, label: str) -> tuple[str, ...]:

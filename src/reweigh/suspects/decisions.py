@@ -22,7 +22,7 @@ from typing import Literal, NoReturn, TypeAlias, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from reweigh.data.source.columns import Table, read
+from reweigh.data.source.columns import Table, read, require_columns
 from reweigh.errors import DataError
 from reweigh.record.files import make_folder, replace_file
 from reweigh.suspects.table import Suspects
@@ -98,9 +98,7 @@ def read_decisions(
             the given label is not what the data say; with the line.
     """
     table = read(Path(path))
-    for column in COLUMNS:
-        if column not in table.names:
-            raise DataError(f"{path}: no column {column!r}; there are {', '.join(table.names)}")
+    require_columns(table, *COLUMNS)
     known = {name: k for k, name in enumerate(class_names)}
     rows = zip(*(table.strings(column) for column in COLUMNS), strict=True)
     found, seen = list[Decision](), dict[int, str]()

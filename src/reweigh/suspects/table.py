@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from reweigh.data.source.columns import Table, read
+from reweigh.data.source.columns import Table, read, require_columns
 from reweigh.errors import DataError
 from reweigh.record.files import make_folder, replace_file
 
@@ -150,9 +150,7 @@ def read_csv(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
         DataError: a column is missing, a number is none, a class is not known, or a row is there twice; with its line.
     """
     table = read(Path(path))
-    for column in COLUMNS:
-        if column not in table.names:
-            raise DataError(f"{path}: no column {column!r}; there are {', '.join(table.names)}")
+    require_columns(table, *COLUMNS)
     given, suggested = table.strings("given"), table.strings("suggested")
     names = tuple(class_names) if class_names is not None else tuple(sorted({*given, *suggested}))
     return Suspects(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import math
 from collections.abc import Iterable, Iterator
@@ -59,6 +60,15 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> Table:
     if path.suffix.lower() == ".parquet":
         return _read_parquet(path, max_bytes)
     return _read_csv(path, "\t" if path.suffix.lower() == ".tsv" else ",", max_bytes)
+
+
+def require_columns(table: Table, *names: str) -> None:
+    """Refuse a table that lacks one of these columns, with those that it has."""
+    for name in names:
+        if name not in table.names:
+            close = difflib.get_close_matches(name, table.names, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise DataError(f"{table.path}: no column {name!r}{hint}; there are {', '.join(map(repr, table.names))}")
 
 
 def _refuse(table: Table, name: str, expected: str, bad: Iterable[tuple[int, object]]) -> None:
