@@ -45,6 +45,7 @@ LOSSES = [
     FullMAE(),
     Brier(),
 ]
+OF_C_CLASSES = (Forward, Backward, LogitAdjustment, BalancedSoftmax)
 
 
 def draw(n: int = 64, classes: int = C, scale: float = 2.0) -> tuple[Tensor, Tensor]:
@@ -94,6 +95,16 @@ def test_a_masked_class_is_as_if_absent(loss: Loss) -> None:
     given, expected = (torch.autograd.grad(value, z)[0] for value, z in zip(values, (masked, without), strict=True))
     torch.testing.assert_close(given[:, :-1], expected)
     assert not given[:, -1].any()
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if type(loss) not in OF_C_CLASSES], ids=repr)
+def test_a_single_class_leaves_nothing_to_learn(loss: Loss) -> None:
+    logits = torch.tensor([[-3.0], [0.0], [5.0]], requires_grad=True)
+    value = loss(logits, torch.zeros(3, dtype=torch.long))
+    value.backward()
+    assert value == 0
+    assert logits.grad is not None
+    assert not logits.grad.any()
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)

@@ -15,7 +15,7 @@ _POSITIVE = number(0)
 class NCE_RCE(Loss):  # noqa: N801  # the literature's name
     """Active-passive loss (Ma 2020), L = α NCE + β RCE.
 
-    NCE = log p_y / Σ_k log p_k, in [0, 1] and summing to 1 over labels; RCE = |A| (1 - p_y).
+    NCE = log p_y / Σ_k log p_k, in [0, 1] and summing to 1 over labels (0 for a single class); RCE = |A| (1 - p_y).
 
     Args:
         alpha: α; published are 1 for CIFAR-10 and 10 for CIFAR-100.
@@ -94,8 +94,9 @@ class ANL_CE(Loss):  # noqa: N801
 
 
 def normalised(log_p: Tensor, target: Tensor) -> Tensor:
-    """NCE = log p_y / Σ_k log p_k."""
-    return pick(log_p, target) / log_p.sum(1)
+    """NCE = log p_y / Σ_k log p_k; 0 where there is a single class, whose log p is 0: nothing is left to learn."""
+    own = pick(log_p, target)
+    return own if log_p.shape[1] == 1 else own / log_p.sum(1)
 
 
 def _factors(owner: str, alpha: float, beta: float) -> tuple[float, float]:
