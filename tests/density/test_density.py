@@ -6,10 +6,11 @@ import math
 
 import pytest
 import torch
+from torch.nn.functional import logsigmoid
 
 import reweigh
 from instances import FROM_LOSSES, WEIGHTINGS, Instance, name
-from reweigh import CCE, DM, GCE, MAE, MSE, Beta, Curve, Tapered, Uniform, Weighting, emphasis_of, potential
+from reweigh import AUL, CCE, DM, GCE, MAE, MSE, Beta, Curve, Tapered, Uniform, Weighting, emphasis_of, potential
 
 MARGIN = torch.linspace(-12, 12, 97, dtype=torch.float64)
 
@@ -59,6 +60,21 @@ def test_potential_at_p_zero_is_the_limit(weighting: Weighting, limit: float | N
     assert at_zero == pytest.approx(near if limit is None else limit)
 
 
+@pytest.mark.parametrize("q", [0.001, 0.01, 0.1, 0.5])
+def test_potential_of_a_weight_that_falls_slowly_near_p_one(q: float) -> None:
+    margin = torch.tensor([-5.0, 0.0, 20.0, 59.5, 60.0, 75.0, 500.0], dtype=torch.float64, requires_grad=True)
+    loss = torch.exp(q * logsigmoid(-margin.detach())) / q  # (1 - p)^q / q, which at m = 60 may be nearly what it was
+    found = potential(AUL(1, q), margin)
+    torch.testing.assert_close(found, loss, rtol=1e-9, atol=0)
+    torch.testing.assert_close(potential(AUL(1, q) + Uniform(), margin.detach()), loss - margin.detach() / 2)
+    (slope,) = torch.autograd.grad(found.sum(), margin)
+    torch.testing.assert_close(slope, -q * loss * margin.detach().sigmoid(), rtol=1e-9, atol=0)
+    assert potential(AUL(1, q), torch.tensor([math.inf])) == 0
+    assert reweigh.potential_range(AUL(1, q)) == pytest.approx((0, 1 / q), rel=1e-9)
+    per_example = AUL(1, torch.full((7,), q, dtype=torch.float64))
+    torch.testing.assert_close(potential(per_example, margin.detach()), loss)
+
+
 def test_potential_refuses_what_has_none() -> None:
     with pytest.raises(ValueError, match="infinite at p = 1"):
         potential(Beta(1, 0.5), MARGIN)
@@ -70,6 +86,8 @@ def test_boundedness() -> None:
     assert reweigh.potential_range(GCE(0.7)) == pytest.approx((0, 1 / 0.7))
     assert reweigh.potential_range(GCE(0.01))[1] == pytest.approx(100, rel=1e-6)
     assert reweigh.potential_range(DM(0.5, 8)) == (-math.inf, math.inf)
+    assert reweigh.potential_range(Beta(2, 1.01)) == pytest.approx((0, 50))  # half of B(1, 0.01)
+    assert reweigh.potential_range(AUL(1, 0)) == pytest.approx((-math.inf, 0))  # log(1 - p)
     assert reweigh.potential_range(DM(0.5, 8), taper=5e-7)[0] == 0
 
 

@@ -30,6 +30,7 @@ CASES = (
     *("Uniform()", "IMAE(8)", "CCE()", "MAE()", "MSE()", "GCE(0.7)", "GCE(0)", "TruncatedGCE(0.7, 0.5)"),
     *("SL(0.1, 9.21)", "SL(6, 0.921)", "Focal(2)", "Focal(0)", "PHuber(2)", "PHuber(10)", "AGCE(0.6, 0.6)"),
     *("AUL(5.5, 3)", "AEL(2.5)", "ForwardSymmetric(0.4, 10)", "ForwardSymmetric(0, 10)"),
+    *("AGCE(0, 0)", "AUL(1, 0)", "AUL(1, 0.1)", "Beta(2, 1.1)"),  # slow or without a limit of parts at an end
     "Curve([(0, 0.2), (0.25, 2), (0.5, 1), (0.75, 1), (1, 0)])",
 )
 TAPERS = (0.0, 5e-7, 1e-2)

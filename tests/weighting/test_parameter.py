@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from reweigh import DM, GCE, Criterion
+from reweigh import DM, GCE, Criterion, ForwardSymmetric
 
 
 @pytest.mark.parametrize("number", [np.int64(1), np.int8(1), np.float32(1), np.float64(1), np.array(1.0)[()]])
@@ -18,6 +18,17 @@ def test_numbers_of_numpys_are_numbers(number: Any) -> None:
     assert repr(weighting) in ("DM(lam=1, beta=8)", "DM(lam=1.0, beta=8)")
     logits, target = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0])
     assert Criterion(DM(0, 8), taper=number)(logits, target).isfinite()
+
+
+@pytest.mark.parametrize("count", [np.int64(10), np.uint8(10), np.float32(10), 10.0])
+def test_a_count_of_numpys_is_a_count(count: Any) -> None:
+    assert repr(ForwardSymmetric(0.25, num_classes=count)) == "ForwardSymmetric(rate=0.25, num_classes=10)"
+
+
+@pytest.mark.parametrize("count", [True, "10", None, 1, 10.5, float("inf"), float("nan")])
+def test_what_is_no_count_is_refused(count: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"ForwardSymmetric's num_classes is .*; expected a whole number"):
+        ForwardSymmetric(0.25, num_classes=count)
 
 
 def test_a_single_precision_number_keeps_its_value() -> None:

@@ -119,7 +119,9 @@ def test_is_the_derivative_of_its_loss(instance: Instance) -> None:
         (SL(2.0, 0.0), 2.0 * CCE()),
         (AGCE(3.0, 1.0), MAE()),
         (AGCE(0.0, 0.7), GCE(0.7)),
+        (AGCE(0.0, 0.0), CCE()),
         (AUL(2.0, 1.0), MAE()),
+        (AUL(1.0, 0.0), 2 * Beta(2, 1)),
         (Focal(0.0), CCE()),
         (Focal(0.0, detach=True), CCE()),
         (PHuber(1.0), MAE()),
@@ -144,6 +146,8 @@ def test_ends_are_the_limits() -> None:
     assert Beta(1, 1)(0.0) == Beta(1, 1)(1.0) == 1
     assert Focal(2.0)(0.0) == 2
     assert SL(0.0, 2.0)(0.0) == 0
+    assert AGCE(0.0, 0.0)(0.0) == AUL(1.0, 0.0)(1.0) == 2
+    assert AGCE(0.0, 0.5)(0.0) == AGCE(1.0, 0.0)(0.0) == AUL(1.0, 0.5)(1.0) == AUL(2.0, 0.0)(1.0) == 0
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 5)])
@@ -199,7 +203,7 @@ def test_variance_of_given_p_is_the_plain_variance() -> None:
         (lambda: PHuber(0.5), "PHuber: tau"),
         (lambda: AUL(0.5, 1.0), "AUL: a"),
         (lambda: ForwardSymmetric(0.9, 10), r"rate must be below \(C - 1\)/C = 0.9"),
-        (lambda: ForwardSymmetric(0.1, 1), "num_classes must be at least 2"),
+        (lambda: ForwardSymmetric(0.1, 1), "ForwardSymmetric's num_classes is 1; expected a whole number from 2"),
         (lambda: -1 * CCE(), "Scaled: factor"),
         (lambda: Tapered(CCE(), -1e-7), "Tapered: taper"),
         (lambda: Curve(((0.5, 1.0),)), "at least two"),

@@ -99,14 +99,19 @@ def potential(weighting: Weighting | Callable[..., Tensor], margin: Tensor, tape
     whole = (excess(nodes.reshape(spread)) * weights.reshape(spread)).sum(1)
     beyond = torch.cat((whole.flip(0).cumsum(0).flip(0), torch.zeros_like(whole[:1])))  # from each cut to the end
     index = torch.searchsorted(cuts, m.detach().contiguous()).clamp_max(len(cuts) - 1)
-    gap = (entries(cuts, index) - m).clamp_min(0)  # 0 beyond the last cut, where w - w(1) is nothing
+    gap = (entries(cuts, index) - m).clamp_min(0)  # 0 beyond the last cut
     partial = (excess(m + gap * x.reshape(-1, *(1,) * m.ndim)) * weight.reshape(-1, *(1,) * m.ndim)).sum(0) * gap
     rest = beyond.expand(len(cuts), *m.shape).gather(0, index[None])[0]
+    end, inner = excess(torch.tensor([REACH, REACH - 1], dtype=m.dtype, device=m.device).reshape(2, *(1,) * m.ndim))
+    falls = inner / end > 1  # else both are 0, or the rounding errors of w(1)
+    rate = (torch.where(falls, inner, math.e) / torch.where(falls, end, 1.0)).log()
+    # w - w(1) falls like exp(-rate m) there, for some losses slowly; no clamp, whose slope at m = REACH is 1
+    tail = excess(torch.where(m > REACH, m, REACH)) / rate
     # w(1) m is 0 for w(1) = 0 even at m = ±inf
     line = torch.where(floor == 0, torch.zeros_like(m), floor * m)
     ends = torch.tensor([-REACH, -REACH + 1], dtype=m.dtype, device=m.device).reshape(2, *(1,) * m.ndim)
     below = torch.where(never, log_tail(*log_weight_at(w_eff, ends)).exp(), 0.0)
-    return (partial + rest - line + below) / 2
+    return (partial + rest + tail - line + below) / 2
 
 
 def limit(weighting: Weighting, margin: float, device: torch.device | None) -> Tensor:

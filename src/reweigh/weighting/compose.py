@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from reweigh.weighting.base import Kind, Weighting
-from reweigh.weighting.parameter import Parameter, check, entries, log_parameter, log_sum
+from reweigh.weighting.parameter import Parameter, check, entries, floored, log_parameter, log_sum
 
 
 @dataclass(frozen=True, repr=False)
@@ -262,7 +262,7 @@ def log_taper(log_q: Tensor, taper: Parameter) -> Tensor:
     if not isinstance(taper, Tensor) and taper == 0:
         return torch.zeros_like(log_q)
     # at q = 0 and taper > 0 the limit is -inf; the floor keeps -inf - (-inf) out of taper = 0 tensors
-    log_q = log_q.clamp_min(torch.finfo(log_q.dtype).min)
+    log_q = floored(log_q)
     return log_q - log_sum(taper, log_q)
 
 

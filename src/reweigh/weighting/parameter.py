@@ -68,12 +68,17 @@ def entries(table: Tensor, index: Tensor) -> Tensor:
     return table.index_select(0, index.reshape(-1)).reshape(index.shape + table.shape[1:])
 
 
-def power(exponent: Parameter, log_x: Tensor) -> Tensor:
-    """log(x ** exponent), with 0 ** 0 = 1.
+def floored(log_x: Tensor) -> Tensor:
+    """log x with a finite number for log 0, so that x ** a * x ** -a is 1 there as well.
 
-    The floor on log x makes 0 * (-inf) zero, and is itself zero after the exponential for any exponent > 0.
+    It is zero after the exponential, and so is any positive multiple of it that is not tiny.
     """
-    return exponent * log_x.clamp_min(torch.finfo(log_x.dtype).min)
+    return log_x.clamp_min(torch.finfo(log_x.dtype).min)
+
+
+def power(exponent: Parameter, log_x: Tensor) -> Tensor:
+    """log(x ** exponent), with 0 ** 0 = 1."""
+    return exponent * floored(log_x)
 
 
 def log_parameter(value: Parameter, like: Tensor) -> Tensor:

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from reweigh.spec.checks import integer
 from reweigh.weighting.base import Kind, Mode, Weighting
 from reweigh.weighting.losses import LOG2
-from reweigh.weighting.parameter import Parameter, check, log_parameter, log_sum, power
+from reweigh.weighting.parameter import Parameter, check, floored, log_parameter, log_sum, power
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class AGCE(Weighting):
         check(self, "q", self.q, low=0)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        return LOG2 + log_p + log_q + power(self.q - 1, log_sum(self.a, log_p))
+        log_p = floored(log_p)
+        return LOG2 + log_q + (log_p + power(self.q - 1, log_sum(self.a, log_p)))
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class AUL(Weighting):
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         # a - p = (a - 1) + (1 - p), with no subtraction left
-        return LOG2 + log_p + log_q + power(self.q - 1, log_sum(self.a - 1, log_q))
+        log_q = floored(log_q)
+        return LOG2 + log_p + (log_q + power(self.q - 1, log_sum(self.a - 1, log_q)))
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,7 @@ class ForwardSymmetric(Weighting):
     kind: ClassVar[Kind] = "loss"
 
     def __post_init__(self) -> None:
-        if self.num_classes < 2:
-            raise ValueError(f"ForwardSymmetric: num_classes must be at least 2, got {self.num_classes}")
+        object.__setattr__(self, "num_classes", integer(2)("ForwardSymmetric's num_classes", self.num_classes))
         check(self, "rate", self.rate, low=0, high=1)
         if self.rate >= (self.num_classes - 1) / self.num_classes:
             limit = (self.num_classes - 1) / self.num_classes

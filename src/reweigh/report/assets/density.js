@@ -81,11 +81,14 @@ function potentialOf(weighting) {
   const cuts = edges(weighting.breaks);
   const beyond = new Array(cuts.length).fill(0);
   for (let i = cuts.length - 2; i >= 0; i -= 1) beyond[i] = beyond[i + 1] + over(cuts[i], cuts[i + 1] - cuts[i]);
+  const fall = excess(REACH - 1) / excess(REACH);
+  const rate = fall > 1 ? Math.log(fall) : 1; // else both are 0, or rounding errors
   return (m) => {
     let i = cuts.findIndex((cut) => cut >= m);
     if (i < 0) i = cuts.length - 1;
     const gap = Math.max(0, cuts[i] - m);
-    return (over(m, gap) + beyond[i] - (floor === 0 ? 0 : floor * m)) / 2;
+    const tail = excess(Math.max(m, REACH)) / rate;
+    return (over(m, gap) + beyond[i] + tail - (floor === 0 ? 0 : floor * m)) / 2;
   };
 }
 

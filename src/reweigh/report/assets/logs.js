@@ -17,12 +17,15 @@ function logSumExp(values) {
   return top + Math.log(sum);
 }
 
+// log x with a finite number for log 0, so that x ** a * x ** -a is 1 there as well
+const floored = (logX) => Math.max(logX, -Number.MAX_VALUE);
+
 // log(x ** exponent) with 0 ** 0 = 1
-const power = (exponent, logX) => exponent * Math.max(logX, -Number.MAX_VALUE);
+const power = (exponent, logX) => exponent * floored(logX);
 
 // log(q / (q + taper)): what lets go of an example that is already right
 function logTaper(logQ, taper) {
   if (taper === 0) return 0;
-  const floored = Math.max(logQ, -Number.MAX_VALUE);
-  return floored - logAdd(Math.log(taper), floored);
+  const floor = floored(logQ);
+  return floor - logAdd(Math.log(taper), floor);
 }

@@ -19,8 +19,8 @@ const FORMULAS = {
     return LOG2 + power(gamma, lq) + logAdd(lq, Math.log(gamma) + lp + surprise);
   },
   PHuber: ({ tau }) => (lp, lq) => LOG2 + lq + Math.min(Math.log(tau) + lp, 0),
-  AGCE: ({ a, q }) => (lp, lq) => LOG2 + lp + lq + power(q - 1, logAdd(Math.log(a), lp)),
-  AUL: ({ a, q }) => (lp, lq) => LOG2 + lp + lq + power(q - 1, logAdd(Math.log(a - 1), lq)),
+  AGCE: ({ a, q }) => (lp, lq) => LOG2 + lq + (floored(lp) + power(q - 1, logAdd(Math.log(a), lp))),
+  AUL: ({ a, q }) => (lp, lq) => LOG2 + lp + (floored(lq) + power(q - 1, logAdd(Math.log(a - 1), lq))),
   AEL: ({ a }) => (lp, lq) => LOG2 + lp + lq - Math.log(a) - Math.exp(lp) / a,
   ForwardSymmetric: ({ rate, num_classes: classes }) => (lp, lq) => {
     const t = rate / (classes - 1);
