@@ -42,6 +42,20 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
     return [learnt(execute(run, root)) for run in RUNS]
 
 
+def test_short_runs_of_one_net_count_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = dict[str, int]()
+
+    def for_run(self: Speed, run: Run, device: torch.device, images: int = 0) -> Speed:
+        if images:
+            asked[run.net] = images
+        return Speed(False, False, False)
+
+    monkeypatch.setattr(Speed, "for_run", for_run)
+    runs = [RUN, replace(RUN, seed=1), replace(RUN, net="mlp-8")]
+    in_turns(dict(enumerate(runs)), tmp_path, 2, lambda n, u: None, lambda: False, Speed())
+    assert asked == {RUN.net: 2 * RUN.iterations * RUN.batch_size, "mlp-8": RUN.iterations * RUN.batch_size}
+
+
 def test_processes_give_what_each_run_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
     told: list[tuple[int, Update]] = []
     outcomes = execute_many(RUNS, tmp_path, jobs=2, watch=lambda number, update: told.append((number, update)))

@@ -171,6 +171,8 @@ def test_speed_is_chosen_for_the_run() -> None:
     run = Run(data="digits", net="linear", weighting="CCE", precision="bf16", iterations=100_000, batch_size=256)
     assert Speed().for_run(run, cuda) == Speed(True, True, True)
     assert Speed().for_run(replace(run, iterations=100), cuda) == Speed(True, True, False)
+    assert Speed().for_run(replace(run, iterations=100), cuda, images=10**7) == Speed(True, True, True)
+    assert Speed().for_run(replace(run, deterministic=True), cuda, images=10**7) == Speed(True, True, False)
     assert Speed().for_run(replace(run, deterministic=True), cuda) == Speed(True, True, False)
     assert Speed().for_run(replace(run, precision="fp32"), cuda) == Speed(True, False, False)
     assert Speed(compile=True).for_run(replace(run, precision="fp32"), cuda).compile

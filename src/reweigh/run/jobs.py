@@ -1,7 +1,7 @@
 """Many runs, several at a time: as processes on the CPU, on streams of their own in one process on a GPU.
 
-Each run does what it would do alone, bit for bit where its kernels are deterministic. One that fails does not stop the
-others; a request to stop reaches all, and each writes its checkpoint.
+Each run does what it would do alone, bit for bit where its kernels are deterministic and it is not compiled. One that
+fails does not stop the others; a request to stop reaches all, and each writes its checkpoint.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import multiprocessing
 import pickle
 import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
@@ -88,8 +88,12 @@ def in_turns(
 ) -> dict[int, Outcome]:
     """Runs with the same settings of the machine, one iteration each in turn, every one on a stream of its own.
 
-    The host only launches; what is launched for different runs overlaps on the device.
+    The host only launches; what is launched for different runs overlaps on the device. What is compiled for a net
+    serves all runs of it.
     """
+    images = Counter[str]()
+    for run in runs.values():
+        images[run.net] += run.iterations * run.batch_size
     waiting, outcomes = deque(runs), dict[int, Outcome]()
     active: dict[int, tuple[Generator[Update], Callable[[], AbstractContextManager[Any]]]] = {}
     first = runs[waiting[0]]
@@ -100,7 +104,9 @@ def in_turns(
                     outcomes |= _not_begun(runs, waiting, root)
                 while waiting and len(active) < jobs:
                     number = waiting.popleft()
-                    turns = updates(runs[number], root, should_stop=should_stop, speed=speed)
+                    run = runs[number]
+                    how = speed.for_run(run, device_of(run), images[run.net])
+                    turns = updates(run, root, should_stop=should_stop, speed=how)
                     active[number] = turns, _stream(device_of(first))
                 for number, (turns, stream) in list(active.items()):
                     with stream():

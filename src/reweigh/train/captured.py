@@ -40,20 +40,26 @@ class Speed:
         capture: replay the iteration as one graph.
         kernels: in bfloat16, take small convolutions from `reweigh.train.convolution`.
         compile: compile the net: a third faster, other in the last bits, half a minute to begin with where the cache
-            has nothing. None does so in bfloat16 where the run is long enough to repay it and need not be
-            deterministic.
+            has nothing. None does so in bfloat16 where the run, or all runs of its net in one process together, are
+            long enough to repay it, and need not be deterministic.
     """
 
     capture: bool = True
     kernels: bool = True
     compile: bool | None = None
 
-    def for_run(self, run: Run, device: torch.device) -> Speed:
-        """What is really used for a run: no None is left."""
+    def for_run(self, run: Run, device: torch.device, images: int = 0) -> Speed:
+        """What is really used for a run: no None is left.
+
+        Args:
+            run: what is to be done.
+            device: where.
+            images: that all runs of its net train on in this process; they share what is compiled.
+        """
         if device.type != "cuda":
             return Speed(False, False, False)
         bf16 = run.precision.startswith("bf16")
-        long = bf16 and not run.deterministic and run.iterations * run.batch_size >= WORTH_COMPILING
+        long = bf16 and not run.deterministic and max(images, run.iterations * run.batch_size) >= WORTH_COMPILING
         return Speed(self.capture, self.kernels and bf16, long if self.compile is None else self.compile)
 
     def described(self) -> dict[str, Any]:
