@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+WORKERS ?= 2
 
 .PHONY: demo test test-slow test-kill test-kill-ranks test-kill-search check docs format clean
 
@@ -19,9 +20,12 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Side by side, and the processes that tests start with one thread each. worksteal leaves neighbours, and the fixtures
+# they share, in one process for as long as another has work of its own.
 test: check
-	$(BIN)/pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" -n $(WORKERS) --dist worksteal
 
+# One after the other: these kill processes at chosen moments, and start several themselves.
 test-slow: $(READY)
 	$(BIN)/pytest -m slow --timeout 1800
 

@@ -16,6 +16,7 @@ import torch
 HERE = Path(__file__).parent
 
 
+@pytest.mark.timeout(900)  # hundreds of tests
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: the kernels' tests run for real")
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="this is the interpreter already")
 def test_kernels_in_the_interpreter() -> None:

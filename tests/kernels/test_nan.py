@@ -20,6 +20,20 @@ def _passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(entire, "SINGLE_PASS_FROM", 0 if request.param == "one pass" else 2**62)
 
 
+@pytest.fixture(params=["one program", "several programs"])
+def n(request: pytest.FixtureRequest, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A number of rows that so many programs weigh."""
+    if request.param == "one program":
+        return 6
+    if device.type == "cuda":
+        return 1300
+    # the interpreter takes seconds for that many
+    launch = pytest.importorskip("reweigh.kernels.launch")
+    monkeypatch.setattr(launch, "ROWS_AT_ONCE", 256)
+    monkeypatch.setattr(launch, "COUNTED", 256)
+    return 300
+
+
 def result(criterion: Criterion, logits: Tensor, target: Tensor, **call: Any) -> tuple[Tensor, Tensor]:
     z = logits.detach().clone().requires_grad_()
     value = criterion(z, target, **call)
@@ -28,7 +42,6 @@ def result(criterion: Criterion, logits: Tensor, target: Tensor, **call: Any) ->
 
 
 @pytest.mark.usefixtures("_passes")
-@pytest.mark.parametrize("n", [6, 1300])  # more than one program weighs the rows
 @pytest.mark.parametrize("normalise", [None, "batch"])
 @pytest.mark.parametrize("weighting", [DM(0.5, 8), CCE(), Focal(2.0)], ids=repr)
 def test_nan_rows(weighting: Weighting, normalise: Any, n: int, device: torch.device) -> None:

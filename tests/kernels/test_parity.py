@@ -99,7 +99,9 @@ def test_batch_normalisation(weighting: Weighting, device: torch.device) -> None
 
 
 @pytest.mark.parametrize(
-    "weighting", [Focal(2.0), Curve(((0.0, 0.2), (1.0, 0.0))), CCE() + 3.0 * MAE(), lambda p: 1 - p], ids=repr
+    "weighting",
+    [Focal(2.0), Curve(((0.0, 0.2), (1.0, 0.0))), CCE() + 3.0 * MAE(), lambda p: 1 - p],
+    ids=["focal", "curve", "sum", "callable"],  # a lambda's repr has its address, which no two processes share
 )
 @pytest.mark.parametrize("normalise", [None, "batch"])
 def test_any_other_weighting(weighting: Any, normalise: Any, device: torch.device) -> None:
