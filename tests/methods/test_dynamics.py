@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from reweigh.methods.beta_mixture import fit, look_up
 from reweigh.methods.d2l import D2L, trust
 from reweigh.methods.dynamic_bootstrap import MDDYRSH, MDYRH, bootstrapped, mixup_loss, spread
 from reweigh.methods.lid import intrinsic_dimension, turns
+from reweigh.run import execute
+from reweigh.spec import Run
 
 MakeContext = Callable[..., Context]
 
@@ -100,6 +104,29 @@ def test_turning_point() -> None:
     turned = [5.0, 4.9, 5.1, 5.0, 4.9, 5.0, 5.1, 5.0, 4.9, 6.0]
     assert [turns(turned[: epoch + 1], start=3) for epoch in range(10)] == [False] * 9 + [True]
     assert not turns(turned, start=5)
+
+
+@pytest.mark.parametrize("place", [-1, -2])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_finite_is_no_turning_point(value: float, place: int) -> None:
+    dimensions = [9.0, 8.0, 7.0, 6.0, 5.0, 10.0]
+    dimensions[place] = value
+    assert not turns(dimensions, start=0)
+
+
+def test_d2l_ends_also_where_training_diverges(tmp_path: Path) -> None:
+    run = Run(
+        data="digits",
+        net="mlp-8",
+        method="D2L(start=0, window=2)",
+        lr=1e30,
+        batch_size=300,
+        iterations=20,
+        evaluate_every=20,
+        device="cpu",
+    )
+    folder = execute(run, tmp_path)
+    assert json.loads((folder / "result.json").read_text())["diverged"]
 
 
 def test_d2l_goes_back_and_trusts_less(make_context: MakeContext, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean, pstdev
 
@@ -29,13 +30,13 @@ def intrinsic_dimension(features: Tensor, k: int = 20) -> Tensor:
 def turns(dimensions: Sequence[float], start: int, window: int = 5) -> bool:
     """Whether the last dimension stands out: more than two deviations above the mean of the `window` before it.
 
-    Never before epoch start + window, epochs counted from 0.
+    Never before epoch start + window, epochs counted from 0, nor where a dimension is not finite: training diverged.
 
     >>> turns([9, 8, 7, 6, 5, 10], start=0), turns([9, 8, 7, 6, 5, 4], start=0), turns([9, 8, 7, 6, 5, 10], start=1)
     (True, False, False)
     """
     epoch = len(dimensions) - 1
-    if epoch < start + window:
+    if epoch < start + window or not all(map(math.isfinite, dimensions[-window - 1 :])):
         return False
     before = dimensions[-window - 1 : -1]
     return dimensions[-1] - fmean(before) > 2 * pstdev(before)

@@ -150,7 +150,7 @@ class MentorNetDD(MentorNet):
         q: the percentile in the mentor's training.
         burn_in: percent of training with v = 1, after which the time stands still.
         example_dropout: pairs (rate, percents).
-        noise: rate of the noise in the mentor's lesson.
+        noise: rate of the noise in the mentor's lesson, over all classes together.
         dump_epochs, dump_lr: of the net that is trained for the lesson, by SGD with momentum 0.9 on batches of 128.
         mentor_steps: iterations of the mentor's training.
     """
@@ -184,7 +184,11 @@ class MentorNetDD(MentorNet):
         """The lesson: losses of the trusted examples under wrong labels while a net learns them."""
         clean = self.batches.labels
         flipped = symmetric(
-            clean.cpu().numpy(), self.noise, num_classes=self.context.num_classes, seed=mix(self.context.seed, "dump")
+            clean.cpu().numpy(),
+            self.noise,
+            num_classes=self.context.num_classes,
+            count="overall",  # a class may have too few for a share of its own
+            seed=mix(self.context.seed, "dump"),
         )
         given = torch.tensor(flipped.labels).to(clean)
         batches = self.batches.with_labels(given)
