@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from reweigh.batches import Normalisation
+from reweigh.batches import Normalisation, Resident
 from reweigh.data import mars
 from reweigh.data.mars import Tracklets
 from reweigh.errors import DataError
 from reweigh.nets.net import Net
 from reweigh.nets.registry import build
 from reweigh.retrieval import extract, score, video_features
+from reweigh.retrieval.cache import describe
 from reweigh.retrieval.features import Frames, Fused, frame_features
+from reweigh.spec import Run
 from reweigh.train.model import Card
 
 CARD = Card("cnn9", ("a", "b", "c"), "images", (3, 16, 8), Normalisation((0.5,) * 3, (0.25,) * 3))
@@ -77,6 +80,43 @@ def test_a_model_of_files_sees_them_as_in_training(net: Net, test_part: Tracklet
     assert found.features.shape == (2, 64)
     with pytest.raises(DataError, match="the model reads features, not images"):
         next(frame_features(net, replace(CARD, kind="features", shape=(4,)), test_part.of(2)))
+
+
+def test_frames_are_as_large_as_in_training(net: Net, test_part: Tracklets) -> None:
+    run = Run(data="mars", net="resnet20", weighting="CCE", image_size="16x8", augment="resize-crop-flip")
+    enlarged, plain = replace(CARD, run=run), replace(CARD, run=replace(run, augment="pad-crop-flip"))
+    files = test_part.of(2)
+    random = np.random.default_rng(0)
+    for i in range(len(files)):  # pictures in which the scale shows, and how it came about
+        Image.fromarray(random.integers(0, 256, (40, 20, 3), dtype=np.uint8)).save(files.path(i))
+    for card in (enlarged, plain):
+        seen = Resident(
+            files.array((16, 8)),
+            np.zeros(len(files), np.int64),
+            augmentation=card.run.augment,
+            normalisation=card.normalisation,
+        )
+        with torch.no_grad():
+            expected = net.features(next(seen.evaluation(8)).inputs)
+        (found,) = frame_features(net, card, files)
+        assert found.features == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_cache_tells_scales_apart(net: Net, test_part: Tracklets) -> None:
+    run = Run(data="mars", net="resnet20", weighting="CCE", image_size="16x8", augment="pad-crop-flip")
+    larger = replace(run, augment="resize-crop-flip")
+    plain, padded, enlarged, files = (
+        describe(net, card, test_part, "mean", 4)
+        for card in (
+            CARD,
+            replace(CARD, run=run),
+            replace(CARD, run=larger),
+            replace(CARD, kind="files", run=replace(larger, image_size=None)),
+        )
+    )
+    assert plain == padded
+    assert enlarged != plain
+    assert files | {"kind": "images"} == plain  # files have one scale
 
 
 def test_features_of_tracklets_one_by_one_and_all_together(net: Net, test_part: Tracklets) -> None:

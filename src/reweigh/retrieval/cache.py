@@ -28,7 +28,7 @@ from reweigh.data.mars import Tracklets
 from reweigh.errors import DataError
 from reweigh.nets.net import Net
 from reweigh.record.files import Lock, make_folder, replace_file, write_json
-from reweigh.retrieval.features import BATCH, Fusion, check_frames, video_features
+from reweigh.retrieval.features import BATCH, Fusion, check_frames, enlargement, video_features
 from reweigh.train.model import Card
 
 BLOCK = 256  # tracklets in a file
@@ -150,7 +150,7 @@ def describe(net: Net, card: Card, tracklets: Tracklets, fusion: Fusion, block: 
         weights.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     frames = check_frames(tracklets)
     spans = np.stack((tracklets.start, tracklets.stop)).astype("<i8").tobytes()
-    normalisation = card.normalisation
+    normalisation, more = card.normalisation, enlargement(card)
     return {
         "weights": weights.hexdigest(),
         "frames": frames.digest().hex(),
@@ -161,7 +161,7 @@ def describe(net: Net, card: Card, tracklets: Tracklets, fusion: Fusion, block: 
         "normalisation": None if normalisation is None else [list(normalisation.mean), list(normalisation.std)],
         "fusion": fusion,
         "block": block,
-    }
+    } | ({"enlarge": more} if more else {})  # so that features of frames that are not enlarged keep their key
 
 
 def _write(content: bytes, file: IO[bytes]) -> int:

@@ -85,8 +85,9 @@ def corrupt_frames(part: Part, rate: float, seed: int = 0, kinds: Sequence[str] 
     corners = np.where(done == BACKGROUND, random.integers(LEFT, RIGHT + 1, len(labels)), WHOLE)
     source, given = np.arange(len(labels)), labels.copy()
     by_class = np.argsort(labels, kind="stable")
+    ordered = labels[by_class]
     for frame in np.flatnonzero(done == STRANGER):
-        first, last = np.searchsorted(labels[by_class], (labels[frame], labels[frame] + 1))
+        first, last = np.searchsorted(ordered, (labels[frame], labels[frame] + 1))
         other = random.integers(len(labels) - (last - first))
         source[frame] = by_class[other if other < first else other + last - first]
     for frame in np.flatnonzero(done == IDENTITY):

@@ -11,6 +11,7 @@ says much counts more than one on which it says little, as in the paper.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -18,9 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from reweigh.batches import Loader
+from reweigh.batches import AUGMENTATIONS, Augmentation, Loader
+from reweigh.batches.augment import canvas
 from reweigh.data.mars import Tracklets
-from reweigh.data.source.images import Files
+from reweigh.data.source.images import Files, Pixels
 from reweigh.data.source.listing import Listing, refuse_missing
 from reweigh.errors import DataError
 from reweigh.nets.net import Net, classify
@@ -70,16 +72,52 @@ def frame_features(
 
 
 def loader_of(card: Card, files: Files, workers: int = 0, device: torch.device | str = "cpu") -> Loader:
-    """Frames as the model's inputs, for evaluation."""
+    """Frames as the model's inputs, as evaluation in training saw them."""
     nobody = np.zeros(len(files), dtype=np.int64)
     if card.kind == "files":  # resized and cropped in the middle as in training, whose sizes are the loader's own
         return Loader(files, nobody, normalisation=card.normalisation, workers=workers, device=device)
     if card.kind != "images":
         raise DataError(f"the model reads {card.kind}, not images: it has no features of frames")
-    size = card.shape[1], card.shape[2]
+    height, width = card.shape[1:]
+    more = enlargement(card)
     return Loader(
-        files, nobody, normalisation=card.normalisation, resize=size, crop=size, workers=workers, device=device
+        Enlarged(files, (height, width), more),
+        nobody,
+        normalisation=card.normalisation,
+        resize=(height + more, width + more),
+        crop=(height, width),
+        workers=workers,
+        device=device,
     )
+
+
+def enlargement(card: Card) -> int:
+    """Pixels by which images in memory were enlarged in training before they were cropped, in evaluation as well."""
+    if card.run is None or card.kind != "images":
+        return 0
+    return AUGMENTATIONS[card.run.augment].enlarge
+
+
+@dataclass(frozen=True)
+class Enlarged:
+    """Files as images in memory are: brought to a size first and enlarged after, which is less sharp than at once.
+
+    Args:
+        files: the images.
+        size: (height, width) they are brought to.
+        more: pixels by which both grow then.
+    """
+
+    files: Files
+    size: tuple[int, int]
+    more: int
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> Pixels:
+        image = self.files.decoded(index, self.size)
+        return canvas(image[np.newaxis], Augmentation(enlarge=self.more))[0].permute(1, 2, 0).numpy()
 
 
 class Fused:
