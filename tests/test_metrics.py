@@ -30,3 +30,9 @@ def test_one_kind_alone_has_no_area() -> None:
     assert math.isnan(auroc(score, torch.tensor([False, False])))
     assert math.isnan(average_precision(score, torch.tensor([False, False])))
     assert average_precision(score, torch.tensor([True, True])) == 1
+
+
+def test_a_score_that_is_no_number_ranks_nowhere() -> None:
+    score, positive = torch.tensor([0.1, math.nan, 0.3]), torch.tensor([False, True, False])
+    assert math.isnan(auroc(score, positive))
+    assert math.isnan(average_precision(score, positive))

@@ -63,11 +63,13 @@ def calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> fl
 def auroc(score: Tensor, positive: Tensor) -> float:
     """Area under the ROC curve: the chance that a positive example has the higher score, ties counting half.
 
-    NaN where one of the two kinds is missing.
+    NaN where one of the two kinds is missing, or a score is NaN.
 
     >>> auroc(torch.tensor([0.9, 0.5, 0.5, 0.1]), torch.tensor([True, True, False, False]))
     0.875
     """
+    if bool(score.isnan().any()):
+        return float("nan")
     positive = positive.bool()
     _, group, size = score.double().unique(return_inverse=True, return_counts=True)  # type: ignore[no-untyped-call]
     rank = (size.cumsum(0).double() - (size.double() - 1) / 2)[group]
@@ -77,12 +79,14 @@ def auroc(score: Tensor, positive: Tensor) -> float:
 
 
 def average_precision(score: Tensor, positive: Tensor) -> float:
-    """Σ (R_k - R_{k-1}) P_k over the falling thresholds k of a score, equal scores being one; NaN without a positive.
+    """Σ (R_k - R_{k-1}) P_k over the falling thresholds k of a score, equal scores being one.
+
+    NaN without a positive, or where a score is NaN.
 
     >>> average_precision(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([True, False, True]))
     0.8333333333333333
     """
-    if not bool(positive.any()):
+    if not bool(positive.any()) or bool(score.isnan().any()):
         return float("nan")
     _, group, size = (-score.double()).unique(return_inverse=True, return_counts=True)  # type: ignore[no-untyped-call]
     hits = torch.zeros(len(size), dtype=torch.float64, device=score.device).index_add_(0, group, positive.double())

@@ -33,6 +33,22 @@ def test_every_documented_pair_of_names(tmp_path, keys) -> None:
     assert data.holdout == "test"
 
 
+@pytest.mark.parametrize("word", ["val", "valid", "validation"])
+@pytest.mark.parametrize("keys", npz.KEYS, ids=lambda keys: f"{keys[0]}+{keys[1]}")
+def test_a_validation_pair_is_read_where_there_is_no_test_pair(tmp_path, keys, word) -> None:
+    x, y, x_test, y_test = keys
+    arrays = {x: IMAGES, y: LABELS, x_test.replace("test", word): IMAGES[:4], y_test.replace("test", word): LABELS[:4]}
+    data = npz.load(save(tmp_path / "a.npz", **arrays))
+    assert (data.holdout, len(data.train), len(data.test)) == ("test", 10, 4)
+    data = npz.load(save(tmp_path / "b.npz", **arrays, **{x_test: IMAGES[:6], y_test: LABELS[:6]}))
+    assert len(data.test) == 6
+
+
+def test_half_a_validation_pair_is_refused(tmp_path) -> None:
+    with pytest.raises(DataError, match="array 'y_val' is missing"):
+        npz.load(save(tmp_path / "a.npz", x_train=IMAGES, y_train=LABELS, x_val=IMAGES))
+
+
 @pytest.mark.parametrize(
     ("array", "shape"),
     [

@@ -157,3 +157,9 @@ class TestParquet:
     def test_bad_values_are_refused(self, save, columns, match) -> None:
         with pytest.raises(DataError, match=match):
             table.load(save(**columns))
+
+
+@pytest.mark.parametrize("columns", [{"text": "label"}, {"features": ["a", "label"]}])
+def test_the_label_is_nothing_to_learn_from(tmp_path, columns) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(columns))} names the column of labels, 'label'"):
+        table.load(write(tmp_path / "t.csv"), **columns)

@@ -40,6 +40,8 @@ GOOD = {
     "no-end.txt": "3\n0\n1\n2\n2",
     "crlf.txt": "3\r\n0\r\n1\r\n2\r\n2\r\n",
     "bom.txt": "\ufeff3\n0\n1\n2\n2\n",
+    "blank-end.txt": "3\n0\n1\n2\n2\n\n \n",
+    "blank-end.csv": "label\n3\n0\n1\n2\n2\r\n\r\n",
     "plain.csv": "3\n0\n1\n2\n2\n",
     "header.csv": "label\n3\n0\n1\n2\n2\n",
     "int64.npy": npy(np.array(LABELS)),
@@ -77,6 +79,13 @@ def test_a_truth_known_in_part_is_measured_in_part() -> None:
     assert result.measured == 0.5
     assert result.counts.sum() == 2
     assert result.flipped.tolist() == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int8])
+def test_the_truth_may_be_any_integers(dtype: type[np.integer]) -> None:
+    result = noise.given(np.array(LABELS, dtype), clean=np.array([3, 0, 0, 2, 1], dtype))
+    assert result.measured == 0.4
+    assert result.clean.dtype == np.int64
 
 
 def test_without_truth_nothing_is_claimed() -> None:
@@ -158,6 +167,10 @@ BROKEN = {
     "latin.txt": (b"1\n\xff\n", "UTF-8|utf-8"),
     "utf16.txt": ("1\n2\n".encode("utf-16"), "UTF-8|utf-8"),
     "null.txt": ("1\n\x00\n", "line 2"),
+    "blank.txt": ("\n\n", "no labels"),
+    "float-first.csv": ("1.0\n2\n", "line 1: '1.0'"),
+    "sign-first.csv": ("+3\n2\n", r"line 1: '\+3'"),
+    "gap.csv": ("label\n1\n\n0\n", "line 3"),
     "empty.csv": ("", "no labels"),
     "header-only.csv": ("label\n", "no labels"),
     "word.csv": ("label\n1\nx\n", "line 3: 'x'"),

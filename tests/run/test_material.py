@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,3 +64,33 @@ def test_pictures_become_vectors_also_where_none_are_for_testing() -> None:
 def test_a_validation_part_without_examples_is_refused() -> None:
     with pytest.raises(ValueError, match=r"validation is 0\.0001, which is none of 1200 examples"):
         gather(replace(DIGITS, validation=0.0001))
+
+
+@pytest.fixture
+def cifar(tmp_path: Path) -> Run:
+    """A run on a small CIFAR-10 beside which CIFAR-10N lies, where every third label is the next class."""
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    labels = np.arange(200) % 10
+    for k in range(6):
+        rows = np.zeros((40, 3073), np.uint8)
+        rows[:, 0] = np.arange(40) % 10
+        rows[:, 1] = k
+        (folder / (f"data_batch_{k + 1}.bin" if k < 5 else "test_batch.bin")).write_bytes(rows.tobytes())
+    (folder / "batches.meta.txt").write_text(
+        "airplane automobile bird cat deer dog frog horse ship truck".replace(" ", "\n")
+    )
+    given = np.where(np.arange(200) % 3 == 0, (labels + 1) % 10, labels)
+    with zipfile.ZipFile(tmp_path / "CIFAR-10_human.pt", "w") as pack:
+        pack.writestr("CIFAR-10_human/data.pkl", pickle.dumps({"clean_label": labels, "worse_label": given}, 2))
+    return replace(DIGITS, data="cifar10", data_root=str(tmp_path), noise="cifar_n('worse')")
+
+
+@pytest.mark.parametrize("imbalance", [None, "long_tail(10)", "step(10)"])
+def test_human_labels_also_of_a_part(cifar: Run, imbalance: str | None) -> None:
+    material = gather(replace(cifar, imbalance=imbalance))
+    assert material.rows is not None
+    assert material.corruption is not None
+    assert len(material.rows) == 200 if imbalance is None else len(material.rows) < 200
+    assert np.array_equal(material.corruption.clean, material.rows % 10)
+    assert np.array_equal(material.corruption.flipped, material.rows % 3 == 0)

@@ -8,7 +8,8 @@
 | CIFAR-100N | noisy_label; of superclasses: noisy_coarse_label | clean_label; clean_coarse_label |
 
 They are in the order of CIFAR's python version. The same labels in the order of another library,
-`*_human_ordered.npy`, are refused: read with these pictures they would be wrong without a sign of it.
+`*_human_ordered.npy`, are refused: read with these pictures they would be wrong without a sign of it. Labels of
+superclasses belong to a data set of superclasses; a run on cifar100 has its 100 classes and takes `noisy`.
 """
 
 from __future__ import annotations
@@ -48,12 +49,17 @@ def load(root: str | os.PathLike[str], name: Literal["cifar10", "cifar100"], key
     full = key if key in vectors else f"{key}_label"
     if full not in vectors:
         raise ValueError(f"key must be one of {', '.join(sorted(vectors))} in {path}, not {key!r}")
-    own = vectors.get("clean_coarse_label" if "coarse" in full else "clean_label")
-    if own is None:
-        raise DataError(f"{path}: no clean_label to compare with the data set's own labels")
+    truth = "clean_coarse_label" if "coarse" in full else "clean_label"
+    if truth not in vectors:
+        raise DataError(f"{path}: no {truth} to compare with the data set's own labels")
+    own = vectors[truth]
     if len(own) != len(clean) or (own != clean).any():
+        if truth != "clean_label" and np.array_equal(vectors.get("clean_label", own), clean):
+            raise DataError(
+                f"{path}: {full} is of superclasses, the data set's labels are of classes; take noisy_label"
+            )
         raise DataError(
-            f"{path}: its clean_label ({len(own)}) is not the data set's labels ({len(clean)}): these labels "
+            f"{path}: its {truth} ({len(own)}) is not the data set's labels ({len(clean)}): these labels "
             "belong to the python version of CIFAR, in its order"
         )
     labels = vectors[full]

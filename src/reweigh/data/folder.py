@@ -9,10 +9,8 @@ import numpy as np
 
 from reweigh.data.dataset import Dataset, Inputs, Part
 from reweigh.data.source.images import MAX_PIXELS, SUFFIXES, Files
-from reweigh.data.split import assemble
+from reweigh.data.split import TEST_NAMES, assemble
 from reweigh.errors import DataError
-
-TEST_FOLDERS = ("test", "val", "valid", "validation")
 
 
 def load(
@@ -69,11 +67,11 @@ def _layout(root: Path) -> tuple[Path, Path | None]:
     found = {name.lower(): name for name in _subfolders(root)}
     if "train" not in found or not _subfolders(root / found["train"]):
         return root, None
-    train, test = found.pop("train"), next((found[name] for name in TEST_FOLDERS if name in found), None)
+    train, test = found.pop("train"), next((found[name] for name in TEST_NAMES if name in found), None)
     if test is None and found:
         raise DataError(
             f"{root}: {train} holds classes, and beside it lies {', '.join(found.values())}; expected a test folder "
-            f"({', '.join(TEST_FOLDERS)}) or nothing; a name that begins with a dot is passed over"
+            f"({', '.join(TEST_NAMES)}) or nothing; a name that begins with a dot is passed over"
         )
     return root / train, None if test is None else root / test
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from reweigh.data.dataset import Dataset, Inputs, Labels, Part
 from reweigh.data.source.archive import open_member
-from reweigh.data.split import assemble
+from reweigh.data.split import TEST_NAMES, assemble
 from reweigh.errors import DataError
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -31,7 +31,8 @@ KEYS = (
     ("data", "labels", "test_data", "test_labels"),
     ("data", "target", "test_data", "test_target"),
 )
-"""Names of (inputs, labels, test inputs, test labels), tried in this order; the test pair may be missing."""
+"""Names of (inputs, labels, test inputs, test labels), tried in this order; the test pair may be missing, or have
+`val`, `valid` or `validation` in the place of `test`, of which the first is read."""
 
 NAME_KEYS = ("class_names", "label_names", "target_names")
 
@@ -57,10 +58,11 @@ def load(path: str | os.PathLike[str], seed: int = 0, max_bytes: int = MAX_BYTES
     if keys is None:
         pairs = ", ".join(f"{x} + {y}" for x, y, *_ in KEYS)
         raise DataError(f"{path}: has the arrays {', '.join(arrays) or 'none'}; expected a pair of {pairs}")
-    x, y, x_test, y_test = keys
+    x, y, *held = keys
     train = _part(path, arrays, x, y)
-    has_test = x_test in arrays or y_test in arrays
-    test = _part(path, arrays, x_test, y_test) if has_test else None
+    pairs_held = ([name.replace("test", word) for name in held] for word in TEST_NAMES)
+    found = next((pair for pair in pairs_held if not arrays.keys().isdisjoint(pair)), None)
+    test = None if found is None else _part(path, arrays, *found)
     names = _class_names(path, arrays, y, train.labels)
     try:
         return assemble(path.stem, train, test, names, seed)

@@ -11,6 +11,9 @@ from reweigh.streams import numpy_generator
 
 Indices = NDArray[np.int64]
 
+TEST_NAMES = ("test", "val", "valid", "validation")
+"""What the test part of a user's data may be called; the first that is there is read."""
+
 
 def stratified_split(labels: Labels, fraction: float = 0.2, seed: int = 0) -> tuple[Indices, Indices]:
     """Hold out about `fraction` of every class.

@@ -42,6 +42,9 @@ def load(
     """
     if text is not None and features is not None:
         raise ValueError("text and features exclude each other: give one of them")
+    for name, chosen in (("text", [text]), ("features", features or [])):
+        if label in chosen:
+            raise ValueError(f"{name} names the column of labels, {label!r}: a net would read what it is to predict")
     tables = [read(Path(file)) for file in (path, test) if file is not None]
     first = tables[0]
     columns = [text] if text is not None else features or [name for name in first.names if name != label]

@@ -53,7 +53,7 @@ def given(
     classes = int(labels.max()) + 1 if num_classes is None else num_classes
     if known.size:
         classes = max(classes, check_labels(known, num_classes, name="clean")[1])
-    truth = np.maximum(truth, -1).astype(np.int64)
+    truth = np.maximum(truth.astype(np.int64), -1)  # in this order: unsigned integers have no -1
     result = measure(labels, truth, classes, kind, float("nan"), None)
     return replace(result, rate=result.measured)
 
@@ -64,7 +64,9 @@ def read_labels(path: str | os.PathLike[str], *, num_classes: int | None = None,
     .npy  a vector of integers, never unpickled
     .npz  the same under the name `key`, or the only array
     .txt  one integer per line
-    .csv  one integer per line, a header allowed; `key` names the column of a file with several
+    .csv  one integer per line, a header that is no number allowed; `key` names the column of a file with several
+
+    Empty lines at the end are passed over.
     """
     file = Path(path)
     if file.suffix not in SUFFIXES:
@@ -77,7 +79,7 @@ def read_labels(path: str | os.PathLike[str], *, num_classes: int | None = None,
     if file.suffix in (".npy", ".npz"):
         return _from_array(file, raw, key, limit)
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode("utf-8-sig").rstrip()
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: byte {error.start} is not UTF-8; expected text") from error
     lines = _csv_column(file, text, key) if file.suffix == ".csv" else _lines(text)
@@ -137,7 +139,7 @@ def _csv_column(file: Path, text: str, key: str | None) -> list[tuple[int, str]]
         column, rows = header.index(key), rows[1:]
     elif len(header) == 1:
         column = 0
-        if not _is_integer(header[0]):
+        if not _is_number(header[0]):
             rows = rows[1:]
     else:
         raise DataError(f"{file}: line 1: {len(header)} columns; say which with key=...")
@@ -160,3 +162,12 @@ def _is_integer(word: str) -> bool:
     """Plain ASCII digits with an optional sign: int() alone admits 1_000 and other scripts' digits."""
     digits = word.strip().removeprefix("-")
     return digits.isascii() and digits.isdigit() and len(digits) < 20
+
+
+def _is_number(word: str) -> bool:
+    """Whether a word is meant as a number, if not as a label: 1.0 and +3 are no headers."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

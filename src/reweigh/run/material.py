@@ -76,7 +76,7 @@ def gather(run: Run) -> Material:
             part, corruption = add_frame_noise(parse(run.noise), run, part, dataset)
             clean = corruption.clean
         else:
-            corruption = add_noise(parse(run.noise), run, part, dataset)
+            corruption = add_noise(parse(run.noise), run, part, dataset, rows)
             part = replace(part, labels=corruption.labels)
             if np.isnan(corruption.measured):  # given(..., truth=False): other labels, and nobody knows the true ones
                 clean, corruption = part.labels, None
@@ -206,8 +206,8 @@ def unbalance(expression: Expression, labels: NDArray[np.int64], seed: int, num_
     return subset
 
 
-def add_noise(expression: Expression, run: Run, part: Part, dataset: Dataset) -> Corruption:
-    """The corruption that an expression such as symmetric, given('labels.npy') or cifar_n('worse') makes."""
+def add_noise(expression: Expression, run: Run, part: Part, dataset: Dataset, rows: NDArray[np.int64]) -> Corruption:
+    """The corruption that symmetric, given('labels.npy'), cifar_n('worse') or the like makes of the data set's rows."""
     arguments = noise_arguments(expression)
     seed = run.seed if run.noise_seed is None else run.noise_seed
     truth = arguments.get("truth", True)
@@ -217,8 +217,8 @@ def add_noise(expression: Expression, run: Run, part: Part, dataset: Dataset) ->
         from reweigh.data import cifar_n
 
         root = registry.folder_of(run.data, run.data_root)
-        labels = cifar_n.load(root, cast(Any, run.data), arguments.get("key", "worse"), part.labels)
-        found = measure(labels, part.labels, dataset.num_classes, str(expression), 0.0, None)
+        labels = cifar_n.load(root, cast(Any, run.data), arguments.get("key", "worse"), dataset.train.labels)
+        found = measure(labels[rows], part.labels, dataset.num_classes, str(expression), 0.0, None)
         return replace(found, rate=found.measured)
     return corrupt(
         expression.name,

@@ -265,6 +265,7 @@ def _check_together(run: Run) -> None:
     velocity = run.optimiser in ("momentum", "nesterov")
     adam = run.optimiser.startswith("adam")
     useless = {
+        "text_vectors": run.data != "imdb",
         "init_hash": run.init_file is None,
         "normalise": run.weighting is None,
         "taper": run.weighting is None,
