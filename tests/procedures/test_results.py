@@ -18,6 +18,7 @@ from reweigh.procedures import (
     label_correction,
     read_journal,
 )
+from reweigh.procedures.anchor_forward import matrix_error
 from reweigh.procedures.predictions import training_probabilities
 from reweigh.record import read_header, read_rows
 from reweigh.run.material import gather
@@ -111,3 +112,12 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["procedure", "forgetting", *options.split(), "--runs", str(tmp_path)])
     assert refused.exit_code == 2
     assert "on a validation part" in refused.output
+
+
+def test_a_class_without_examples_is_no_error(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    y = np.arange(60) % 2
+    names = np.array(["a", "b", "never"])
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y, class_names=names)
+    run = Run(data=str(tmp_path / "own.npz"), net="linear", weighting="CCE", noise="pair", rate=0.0)
+    assert matrix_error(run, np.eye(3)) == 0

@@ -122,7 +122,7 @@ def test_equal_means_says_the_same() -> None:
         ("DM(1e999)", 4, "finite"),
         (f"DM({2**53 + 1})", 4, "2**53"),
         ("DM(" + "9" * 4000 + ")", 4, "2**53"),
-        ("DM('" + "x" * 300 + "')", 4, "at most 256"),
+        ("DM('" + "x" * 300 + "')", 4, "at most 256 characters; 'xxx"),
         ("DM('\\n')", 4, "printable"),
         ("DM('\\d')", 4, "escape"),
         ("DM(1, a=2, a=3)", 1, "a twice"),

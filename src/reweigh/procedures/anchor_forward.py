@@ -83,7 +83,7 @@ def anchor_forward(
     if journal.is_done:
         return journal.folder
     scout = replace(run, validation=run.validation or 0.1, validation_labels="noisy")
-    first = journal.run("first", scout)
+    first = journal.run("first", scout, makes="T.npy")
     file, digest = journal.array(
         "T.npy",
         lambda: anchor_matrix(training_probabilities(scout, first, "best", held_out=True), percentile, identity),
@@ -94,7 +94,8 @@ def anchor_forward(
     loss = Expression(correction, (), (("T", matrix),))
     second = journal.run("corrected", replace(run, weighting=None, loss=str(loss)))
     T = np.load(file)
-    result = {"first": accuracies(first), "corrected": accuracies(second), "T": T.tolist(), "error": _error(run, T)}
+    error = matrix_error(run, T)
+    result = {"first": accuracies(first), "corrected": accuracies(second), "T": T.tolist(), "error": error}
     return journal.finish(result)
 
 
@@ -104,10 +105,9 @@ def _check_invertible(file: str) -> None:
     inverse("the estimated matrix, Backward", torch.from_numpy(np.load(file)))
 
 
-def _error(run: Run, T: npt.NDArray[np.float64]) -> float | None:
+def matrix_error(run: Run, T: npt.NDArray[np.float64]) -> float | None:
+    """The mean over rows of Σ_j |T - true T|, a class without examples staying itself; None where there is no truth."""
     corruption = gather(run).corruption
     if corruption is None:
         return None
-    counts = corruption.counts.astype(np.float64)
-    true = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return float(np.abs(T - true).sum(axis=1).mean())
+    return float(np.abs(T - corruption.transition).sum(axis=1).mean())

@@ -46,7 +46,7 @@ def curriculum(
     journal = Journal("curriculum", run, root, settings, carry_out)
     if journal.is_done:
         return journal.folder
-    first = journal.run("first", run)
+    first = journal.run("first", run, makes="difficulty.npy")
     file, digest = journal.array("difficulty.npy", lambda: difficulty(run, first))
     method = Expression("Curriculum", (), (("file", file), ("hash", digest), *settings.items()))
     paced = journal.run("paced", replace(run, weighting=None, method=str(method)))

@@ -28,7 +28,7 @@ def forgetting(run: Run, root: Path, *, rates: Sequence[float] = RATES, carry_ou
 
     Returns:
         the procedure's folder. Its result has the `dropout` chosen, its run's final and best test accuracy, the
-        `validation` accuracy of every rate, and whose labels those were.
+        `validation` accuracy of every rate (None where its training diverged), and whose labels those were.
     """
     if run.validation == 0:
         raise ValueError("forgetting chooses the dropout on a validation part: give the run one, as in validation=0.1")
@@ -52,17 +52,21 @@ def forgetting(run: Run, root: Path, *, rates: Sequence[float] = RATES, carry_ou
     return journal.finish(result)
 
 
-def best(scores: Mapping[float, float]) -> float:
-    """The rate with the largest score; of several, the smallest.
+def best(scores: Mapping[float, float | None]) -> float:
+    """The rate with the largest score; of several, the smallest; never one without, whose training diverged.
 
-    >>> best({0.9: 0.8, 0.5: 0.8, 0.2: 0.7})
+    >>> best({0.9: 0.8, 0.5: 0.8, 0.2: 0.7, 0.1: None})
     0.5
     """
-    return max(sorted(scores), key=scores.__getitem__)
+    known = {rate: score for rate, score in sorted(scores.items()) if score is not None}
+    if not known:
+        rates = ", ".join(f"{rate:g}" for rate in sorted(scores))
+        raise ValueError(f"training diverged at every dropout rate ({rates}); try a smaller lr")
+    return max(known, key=known.__getitem__)
 
 
-def _validation_accuracy(folder: Path) -> float:
+def _validation_accuracy(folder: Path) -> float | None:
     result = read_result(folder)
     if result is None:
         raise ValueError(f"{folder}: not finished")
-    return float(result["final"]["validation_accuracy"])
+    return None if result.get("diverged") is not None else float(result["final"]["validation_accuracy"])

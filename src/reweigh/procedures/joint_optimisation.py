@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reweigh.errors import DataError
 from reweigh.noise.arrays import file_hash
-from reweigh.procedures.journal import CarryOut, Journal, accuracies, require_cce
+from reweigh.procedures.journal import CarryOut, Journal, accuracies, require_cce, require_converged
 from reweigh.run import execute
 from reweigh.spec import Expression, Run
 from reweigh.spec.expression import Value
@@ -46,7 +46,7 @@ def joint_optimisation(
     journal = Journal("joint-optimisation", run, root, method | {"iterations": iterations, "lr": lr}, carry_out)
     if journal.is_done:
         return journal.folder
-    file = journal.folder / "labels.npy"
+    file = journal.path("labels.npy")
     learned = Expression("JointLabels", (), (("file", file.as_posix()), *method.items()))
     phase = replace(
         run,
@@ -57,6 +57,7 @@ def joint_optimisation(
         lr=lr,
     )
     first = journal.run("phase 1", phase)
+    require_converged(first)
     if not file.exists():
         raise DataError(f"{file}: gone, though {first} is finished; remove that run to learn the labels again")
     soft = Expression("SoftLabels", (), (("file", file.as_posix()), ("hash", file_hash(file.read_bytes()))))

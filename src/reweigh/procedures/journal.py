@@ -4,6 +4,7 @@
 
         {"format": 1, "procedure": "forgetting", "run": {...}, "settings": {"rates": [...]},
          "runs": [{"role": "dropout 0.2", "folder": "digits-mlp-CCE-..."}, ...],
+         "made": {"labels.npy": "..."},                        which data and labels the run had that it was made from
          "result": {...}}                                      null until the procedure is done
 
 The runs lie beside it, like any others. A procedure that was cut short is carried out again: its finished runs are
@@ -16,19 +17,19 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
 from reweigh.errors import DataError
-from reweigh.noise.arrays import array_bytes, file_hash
-from reweigh.record import read_result
+from reweigh.noise.arrays import DIGITS, array_bytes, file_hash
+from reweigh.record import read_header, read_result
 from reweigh.record.files import make_folder, read_json, replace_file, write_json
 from reweigh.run.material import check_same_data, gather
 from reweigh.spec import Run, parse
-from reweigh.spec.expression import Value, canonical
+from reweigh.spec.expression import LONGEST_STRING, Value, canonical
 
 FORMAT = 1
 FILE = "procedure.json"
@@ -51,7 +52,7 @@ class Journal:
     """
 
     def __init__(self, name: str, run: Run, root: Path, settings: Settings, carry_out: CarryOut) -> None:
-        self.root, self._carry_out = Path(root), carry_out
+        self.root, self._run, self._carry_out = Path(root), run, carry_out
         self.folder = self.root / folder_name(name, run, settings)
         self._content: dict[str, Any] = {
             "format": FORMAT,
@@ -59,29 +60,69 @@ class Journal:
             "run": run.to_mapping(),
             "settings": _canonical(settings),
             "runs": [],
+            "made": dict(read_json(self.folder / FILE).get("made", {})) if (self.folder / FILE).exists() else {},
             "result": None,
         }
 
     @property
     def is_done(self) -> bool:
-        """Whether the procedure has its result already."""
-        return (self.folder / FILE).exists() and read_journal(self.folder).result is not None
+        """Whether the procedure has its result already, and all runs it is of.
 
-    def run(self, role: str, run: Run) -> Path:
+        Refuses, with DataError, a result of other data or labels than there are now.
+        """
+        if not (self.folder / FILE).exists():
+            return False
+        account = read_journal(self.folder)
+        folders = [self.root / name for _, name in account.runs]
+        if account.result is None or not all((folder / "result.json").exists() for folder in folders):
+            return False
+        # the first has the data and labels as they were given; whatever else a run had, was made from it
+        first = folders[0]
+        check_same_data(first, gather(replace(read_header(first).run, data_root=self._run.data_root)))
+        return True
+
+    def path(self, name: str) -> Path:
+        """Where a file between two runs lies; refused where the second run, which has to name it, could not."""
+        path = self.folder / name
+        if len(path.as_posix()) > LONGEST_STRING or not path.as_posix().isprintable():
+            raise ValueError(
+                f"{path}: a run has to name this file, and a text in a run is printable and has at most "
+                f"{LONGEST_STRING} characters, not {len(path.as_posix())}; give a folder of runs with a shorter path"
+            )
+        return path
+
+    def run(self, role: str, run: Run, makes: str | None = None) -> Path:
         """Carry out one run of the procedure, or on with it, and return its folder.
 
         A finished one is taken as it is, unless it was trained on other data or labels than there are now.
+
+        Args:
+            role: what the run is in the procedure.
+            run: the run.
+            makes: the name of the `array` that is made from it: what an earlier attempt left there of another
+                training goes, whoever has carried this one out, and a run that diverged is refused.
         """
-        folder = self.root / run.folder_name()
+        folder, left = self.root / run.folder_name(), None if makes is None else self.path(makes)
         if (folder / "result.json").exists():
             check_same_data(folder, gather(run))
+        elif left is not None:
+            left.unlink(missing_ok=True)
         self._content["runs"].append({"role": role, "folder": folder.name})
         self._write()
-        return self._carry_out(run, self.root)
+        made = self._carry_out(run, self.root)
+        if left is not None:
+            require_converged(made)
+            header = read_header(made)
+            trained_on = f"{header.data_hash[:DIGITS]} {header.label_hash[:DIGITS]}"
+            if self._content["made"].get(left.name, trained_on) != trained_on:
+                left.unlink(missing_ok=True)
+            self._content["made"][left.name] = trained_on
+            self._write()
+        return made
 
     def array(self, name: str, make: Callable[[], NDArray[Any]]) -> tuple[str, str]:
         """The path of a .npy in the procedure's folder and its hash; `make` is only called where it is not there."""
-        path = self.folder / name
+        path = self.path(name)
         if not path.exists():
             content = array_bytes(make())
             make_folder(self.folder)
@@ -145,6 +186,12 @@ def accuracies(folder: Path) -> dict[str, float | None]:
     """Final and best test accuracy of a finished run."""
     result = read_result(folder) or {}
     return {which: (result.get(which) or {}).get("test_accuracy") for which in ("final", "best")}
+
+
+def require_converged(folder: Path) -> None:
+    """Refuse a finished run whose training diverged: nothing can be built on it."""
+    if (step := (read_result(folder) or {}).get("diverged")) is not None:
+        raise ValueError(f"{folder}: training diverged at iteration {step}; try a smaller lr")
 
 
 def require_cce(run: Run, procedure: str) -> None:

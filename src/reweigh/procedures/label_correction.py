@@ -34,7 +34,7 @@ def label_correction(run: Run, root: Path, *, carry_out: CarryOut = execute) -> 
     journal = Journal("label-correction", run, root, {}, carry_out)
     if journal.is_done:
         return journal.folder
-    first = journal.run("first", run)
+    first = journal.run("first", run, makes="labels.npy")
     file, _ = journal.array("labels.npy", lambda: training_probabilities(run, first).argmax(1))
     again = relabelled(run, file)
     second = journal.run("retrained", again)

@@ -157,7 +157,8 @@ def canonical(value: object) -> Value:
         raise ValueError("a number must be finite, and an integer at most 2**53")
     if isinstance(value, str):
         if len(value) > LONGEST_STRING or not value.isprintable():
-            raise ValueError(f"a text must be printable and have at most {LONGEST_STRING} characters")
+            limit = f"a text must be printable and have at most {LONGEST_STRING} characters"
+            raise ValueError(f"{limit}; {_shown(value)} has {len(value)}")
         return value
     if isinstance(value, list | tuple):
         return tuple(canonical(item) for item in value)
