@@ -202,6 +202,10 @@ def test_a_plan_keeps_where_its_runs_are(tmp_path: Path) -> None:
         ({"validation": 0.0}, GRID, {}, "needs a validation part"),
         ({"validation": 0.1}, GRID, {"trusted": "x.csv"}, "besides a trusted set"),
         ({}, "lr={0.1, 1}", {}, "exactly one of weighting, loss and method"),
+        ({}, "CoTeaching(forget={0.2, 0.4})", {}, "has no argument 'forget'; did you mean 'forget_rate'"),
+        ({}, "CoTeaching(warm_up={1, 2})", {}, "CoTeaching needs forget_rate"),
+        ({}, "NCE_RCE(alhpa={1, 2})", {}, "did you mean 'alpha'"),
+        ({}, "ActiveBias(form={variance, closeness})", {}, "not variance; write form='variance' for a text"),
     ],
 )
 def test_bad_plans_are_refused(fields: dict[str, Any], space: str, arguments: dict[str, Any], about: str) -> None:
@@ -224,7 +228,16 @@ def test_a_trusted_set_of_the_users_own(tmp_path: Path) -> None:
     assert outcome.plan.judged == f"trusted: {trusted}"
     header = read_header(tmp_path / "runs" / str(outcome.tried[0].run))
     assert (header.run.test_data, header.examples) == (trusted, 60)
-    assert outcome.holdout == "noisy hold-out", "the final run has no test rows but its own"
+    final = read_header(tmp_path / "runs" / outcome.finals[0].run)
+    assert (final.run.test_data, final.examples) == (trusted, 60), "nothing is set aside"
+    assert outcome.holdout == "trusted set", "which chose the setting, so that it is no test"
+    write_table(tmp_path / "test.csv", rows[:20] + 9)
+    fields["test_data"] = str(tmp_path / "test.csv")
+    outcome = find(plan_search(fields, "DM(lam=0, beta={0, 2})", trusted=trusted, seeds=(0,)), tmp_path / "runs")
+    final = read_header(tmp_path / "runs" / outcome.finals[0].run)
+    assert (final.run.test_data, final.examples) == (fields["test_data"], 60)
+    assert outcome.holdout == "test"
+    del fields["test_data"]
     write_table(tmp_path / "trusted.csv", rows[55:])
     with pytest.raises(DataError, match=r"5 of its 35 examples are in the training part, too \(number 1 is training"):
         find(plan_search(fields, "DM(lam=0, beta={0, 2})", trusted=trusted), tmp_path / "runs")

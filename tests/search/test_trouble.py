@@ -63,8 +63,7 @@ def test_data_that_changed_during_a_search_are_refused(tmp_path: Path) -> None:
 
     go(trials=1, seeds=())
     table.write_text(table.read_text() + "0.5,0.5,1\n")
-    go(trials=1, seeds=())  # all of it is done: nothing to mix
-    for more in ({"trials": 2, "seeds": ()}, {"trials": 1, "seeds": (0,)}):
+    for more in ({"trials": 1, "seeds": ()}, {"trials": 2, "seeds": ()}, {"trials": 1, "seeds": (0,)}):
         with pytest.raises(DataError, match=r"mine.csv has changed since the search .* began"):
             go(**more)
 
@@ -226,3 +225,18 @@ def test_the_trials_are_written_before_the_final_runs(tmp_path: Path, monkeypatc
         search(plan, tmp_path, where=CPU)
     assert json.loads((tmp_path / plan.name / "search.json").read_text())["final"] is None
     assert (tmp_path / plan.name / "trials.csv").exists()
+
+
+def test_a_setting_whose_training_diverged_is_never_the_best(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(100, 3)).astype(np.float32), (np.arange(100) % 10 == 9).astype(int)  # 0 is a good guess
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    fields = {**SMALL, "net": "mlp-8", "data": str(tmp_path / "own.npz"), "weighting": "CCE"}
+    outcome = search(plan_search(fields, "lr={1e30, 0.001}", seeds=()), tmp_path / "runs", where=CPU)
+    assert [tried.state for tried in outcome.tried] == ["failed", "done"]
+    assert outcome.tried[0].error == "ValueError: training diverged at iteration 2"
+    assert outcome.best == outcome.tried[1]
+    with pytest.raises(
+        ValueError, match="none of the 2 trials was finished: ValueError: training diverged at iteration"
+    ):
+        search(plan_search(fields, "lr={1e30, 1e31}", seeds=()), tmp_path / "runs", where=CPU)

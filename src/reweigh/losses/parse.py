@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from inspect import Parameter
 from typing import Any
 
 import numpy.typing as npt
@@ -60,20 +61,28 @@ def call(kind: Callable[..., Any], expression: Expression, given: Mapping[str, A
 
     Named matrices become matrices; any other name or schedule in a value is refused.
     """
-    signature = inspect.signature(kind)
-    names = [name for name in signature.parameters if name not in given]
-    arguments = {key: _argument(expression, key, value, num_classes) for key, value in expression.bind(names).kwargs}
-    required = [name for name in names if signature.parameters[name].default is inspect.Parameter.empty]
-    missing = [name for name in required if name not in arguments]
-    if missing:
-        raise ValueError(f"{expression}: {expression.name} needs {' and '.join(missing)}")
-    shared = {name: value for name, value in given.items() if name in signature.parameters}
+    arguments = {
+        key: named_matrix(value, num_classes) if isinstance(value, Expression) else value
+        for key, value in arguments_of(kind, expression, given).items()
+    }
+    shared = {name: value for name, value in given.items() if name in inspect.signature(kind).parameters}
     return kind(**shared, **arguments)
 
 
-def _argument(whole: Expression, key: str, value: Value, num_classes: int) -> Any:
-    if not isinstance(value, Expression):
-        return value
-    if key != "T":
-        raise ValueError(f"{whole}: {key} must be a plain value, not {value}")
-    return named_matrix(value, num_classes)
+def arguments_of(kind: Callable[..., Any], expression: Expression, given: Collection[str]) -> dict[str, Value]:
+    """The arguments of an expression by name, as far as they can be checked before `given` ones are known.
+
+    Unknown and missing ones are refused, and names and schedules, but for a matrix T.
+    """
+    parameters = inspect.signature(kind).parameters
+    names = [name for name in parameters if name not in given]
+    arguments = dict(expression.bind(names).kwargs)
+    missing = [name for name in names if parameters[name].default is Parameter.empty and name not in arguments]
+    if missing:
+        raise ValueError(f"{expression}: {expression.name} needs {' and '.join(missing)}")
+    for key, value in arguments.items():
+        if isinstance(value, Expression) and key != "T":
+            bare = not value.args and not value.kwargs
+            spelling = f"; write {key}={value.name!r} for a text" if bare else ""
+            raise ValueError(f"{expression}: {key} must be a plain value, not {value}{spelling}")
+    return arguments

@@ -18,8 +18,8 @@ PAUSE = 1.0  # seconds between two looks at a run that another process is workin
 def by_execution(root: Path, score: str) -> Objective:
     """The objective that carries a run out below `root` and returns a column of its final row.
 
-    A run that is done is only read. One that was begun, pruned or cut short goes on from its checkpoint, and its
-    earlier rows are reported first, so that it is judged as if it had never stopped.
+    A run that is done is only read; one that diverged is an error. One that was begun, pruned or cut short goes on from
+    its checkpoint, and its earlier rows are reported first, so that it is judged as if it had never stopped.
     """
 
     def objective(run: Run, call: Call) -> float:
@@ -46,7 +46,10 @@ def by_execution(root: Path, score: str) -> Objective:
             except RecordError:
                 if not (folder / "result.json").exists():  # which another worker may just have written
                     raise
-        final = (read_result(folder) or {}).get("final", {}).get(score)
+        result = read_result(folder) or {}
+        if (step := result.get("diverged")) is not None:
+            raise ValueError(f"training diverged at iteration {step}")
+        final = result.get("final", {}).get(score)
         if final is None and score == "validation_accuracy":
             raise ValueError(f"{folder} has no {score}")
         return float(final or 0.0)  # data without a test part have nothing to judge a final run by

@@ -66,7 +66,8 @@ class Outcome:
         plan: what was asked for; `plan.judged` says whether the validation set was clean or noisy.
         tried: all trials, by slot.
         finals: by seed; empty until there are any.
-        holdout: what the final accuracies are of: "test", or "noisy hold-out".
+        holdout: what the final accuracies are of: "test", "noisy hold-out", or "trusted set" where the only test
+            part is the set that the setting was chosen by.
     """
 
     name: str
@@ -140,7 +141,7 @@ def read_outcome(study: optuna.Study, plan: Plan, root: Path, final: optuna.Stud
     """The outcome of a study as it stands, with its final runs where there are any."""
     tried = tuple(_tried(slot, plan) for slot in slots(study))
     finals = [] if final is None else _finals(slots(final), root)
-    return Outcome(study.study_name, plan, tried, tuple(finals), _holdout(finals, root))
+    return Outcome(study.study_name, plan, tried, tuple(finals), _holdout(finals, plan, root))
 
 
 def _tried(slot: Slot, plan: Plan) -> Tried:
@@ -175,6 +176,8 @@ def _finals(found: Sequence[Slot], root: Path) -> list[Final]:
     return sorted(finals, key=lambda final: final.seed)
 
 
-def _holdout(finals: Sequence[Final], root: Path) -> str:
+def _holdout(finals: Sequence[Final], plan: Plan, root: Path) -> str:
+    if finals and plan.tests_on_trusted:
+        return "trusted set"
     result = (read_result(root / finals[0].run) if finals else None) or {}
     return str(result.get("holdout", "test"))

@@ -57,10 +57,21 @@ class Plan:
         return Run.from_mapping({**self.fields, **self.held, **chosen, **self.where, **(where or {})})
 
     def final(self, point: Mapping[str, Scalar]) -> Plan:
-        """The same setting on all training data, once for every seed: a grid of seeds."""
-        fields = {key: value for key, value in {**self.fields, **self.space.settle(point)}.items() if key != "seed"}
+        """The same setting on all training data, once for every seed: a grid of seeds.
+
+        Where a trusted table is the only test part there is, it stays: without, a part of the training data would be
+        set aside for one.
+        """
+        kept = {key: value for key, value in self.held.items() if key == "test_data"}
+        whole = {**kept, **self.fields, **self.space.settle(point)}
+        fields = {key: value for key, value in whole.items() if key != "seed"}
         space = parse_space(f"seed={{{', '.join(map(str, self.seeds))}}}")
         return Plan(fields, space, {}, "test", "test_accuracy", self.seed, False, len(self.seeds), where=self.where)
+
+    @property
+    def tests_on_trusted(self) -> bool:
+        """Whether final runs are tested on the very set that the trials were judged by."""
+        return self.score == "test_accuracy" and not (self.held and "test_data" in self.fields)
 
     @cached_property
     def points(self) -> list[dict[str, Scalar]] | None:
@@ -138,18 +149,37 @@ def plan_search(
 
 
 def check(plan: Plan) -> None:
-    """Refuse a plan some of whose runs would be refused, before any of them is begun."""
-    from reweigh.criterion import Criterion
-    from reweigh.weighting.parse import weighting_from
+    """Refuse a plan some of whose runs would be refused, before any of them is begun.
 
+    Of losses and methods the names of arguments are looked at; their values are, once there are data, by
+    `reweigh.search.buildable`.
+    """
     for corner in plan.space.corners():
         try:
-            run = plan.run_of(corner)
-            if run.weighting is not None:
-                weighting = weighting_from(at_step(parse(run.weighting), 0, run.iterations))
-                Criterion(weighting, normalise=None if run.normalise == "none" else run.normalise)
+            _check_taught(plan.run_of(corner))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"space {plan.space.text!r} holds a run that cannot be: {error}") from error
+            raise cannot_be(plan, error) from error
+
+
+def cannot_be(plan: Plan, error: Exception) -> ValueError:
+    """What to raise where a run of a plan is refused with an error."""
+    return ValueError(f"space {plan.space.text!r} holds a run that cannot be: {error}")
+
+
+def _check_taught(run: Run) -> None:
+    from reweigh.criterion import Criterion
+    from reweigh.losses.parse import NAMES as LOSSES
+    from reweigh.losses.parse import arguments_of
+    from reweigh.methods.parse import NAMES as METHODS
+    from reweigh.weighting.parse import weighting_from
+
+    if run.weighting is not None:
+        weighting = weighting_from(at_step(parse(run.weighting), 0, run.iterations))
+        Criterion(weighting, normalise=None if run.normalise == "none" else run.normalise)
+    elif run.loss is not None and (loss := at_step(parse(run.loss), 0, run.iterations)).name in LOSSES:
+        arguments_of(LOSSES[loss.name], loss, ("reduction", "class_counts"))
+    elif run.method is not None and (method := parse(run.method)).name in METHODS:
+        arguments_of(METHODS[method.name], method, ("context",))
 
 
 def _check_apart(fields: Mapping[str, Any], space: Space) -> None:

@@ -43,7 +43,7 @@ def search(
     beat: float = BEAT,
     grace: float = GRACE,
 ) -> Outcome:
-    """Carry a search out, or on from where it stands; a finished one is only read.
+    """Carry a search out, or on from where it stands; a finished one is only read, unless its data have changed.
 
     Data, a disk or a database that fail a trial end the search with their error, and the trial is tried again by the
     next call. Want of memory fails only the trial, and the next call tries it again, too; other errors are final.
@@ -77,8 +77,13 @@ def search(
     def carry_out(stage: str, part: Plan, called: str) -> optuna.Study:
         study = open_study(part, opened, called)
         reopen(study, part)
-        if workers and not all(slot.is_finished for slot in slots(study)):
+        is_finished = all(slot.is_finished for slot in slots(study))
+        if workers and (stage == "trials" or not is_finished):
             _check_data(read_outcome(open_study(plan, opened, name), plan, root), site)
+        if workers and stage == "trials" and not is_finished:
+            from reweigh.search.buildable import check_buildable
+
+            check_buildable(plan, site.where)
         _finish(study, part, site, workers, on, lambda found: watch(stage, found), should_stop)
         return study
 
@@ -102,7 +107,7 @@ def search(
 
 
 def _check_data(outcome: Outcome, site: Site) -> None:
-    """Refuse to go on with data that are no longer those which earlier trials were judged by."""
+    """Refuse data that are no longer those which earlier trials were judged by."""
     from reweigh.run.material import load  # imports torch, which those who only look on do not need
 
     known = [site.runs / tried.run for tried in outcome.tried if tried.run and tried.state in ("done", "pruned")]
