@@ -30,7 +30,7 @@ def test_json_has_numbers_and_curve(reweigh) -> None:
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
 def test_files(reweigh, tmp_path: Path, suffix: str) -> None:
-    file = tmp_path / "new" / f"curves{suffix}"
+    file = tmp_path / f"curves{suffix}"
     ended = reweigh("edf", "CCE", "Beta(0.5, 0.5)", "-o", file)
     assert ended.stdout.splitlines()[-1] == str(file)
     assert file.read_bytes()[:4] in (b"<svg", b"\x89PNG")

@@ -25,9 +25,9 @@ def test_csv_on_standard_output_and_in_a_file(reweigh, finished: Path, inputs: P
     assert len(rows) == 25
     assert rows[0].keys() == {"example", "class", "p"}
     assert all(row["class"] in "0123456789" and 0.1 <= float(row["p"]) <= 1 for row in rows)
-    told = reweigh("predict", finished / "model", inputs, "-o", tmp_path / "new" / "out.csv")
-    assert told.stdout == f"{tmp_path / 'new' / 'out.csv'}: 25 predictions\n"
-    assert (tmp_path / "new" / "out.csv").read_text() == ended.stdout
+    told = reweigh("predict", finished / "model", inputs, "-o", tmp_path / "out.csv")
+    assert told.stdout == f"{tmp_path / 'out.csv'}: 25 predictions\n"
+    assert (tmp_path / "out.csv").read_text() == ended.stdout
 
 
 def test_json_and_all_probabilities(reweigh, finished: Path, inputs: Path) -> None:

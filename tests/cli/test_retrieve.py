@@ -50,7 +50,7 @@ def call(reweigh: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
 
 def test_scores_page_and_table(call: Any, trained: Any, tmp_path: Path) -> None:
     run = trained("--weighting", "CCE")
-    page, scores = tmp_path / "out" / "page.html", tmp_path / "out" / "scores.csv"
+    page, scores = tmp_path / "page.html", tmp_path / "scores.csv"
     ended = call(run, "--page", page, "-o", scores)
     assert ended.code == 0, ended.stderr
     lines = ended.stdout.splitlines()
@@ -59,6 +59,8 @@ def test_scores_page_and_table(call: Any, trained: Any, tmp_path: Path) -> None:
     rows = list(csv.DictReader(scores.read_text().splitlines()))
     assert [row["person"] for row in rows] == ["2", "4", "6"]
     assert all(row["matches"] == "1" for row in rows)
+    assert [row["tracklet_name"] for row in rows] == ["query/2/1/1", "query/4/1/1", "query/6/1/1"]
+    assert all(row["nearest_tracklet_name"].split("/")[1] == row["nearest_person_name"] for row in rows)
     told = call(run, "--json").json
     assert (told["queries"], told["matched"], told["gallery"]) == (3, 3, 6)
     assert f"{100 * told['mAP']:.2f}" in ended.stdout
@@ -76,6 +78,8 @@ def test_features_are_kept_and_written(call: Any, trained: Any, people: Path, tm
         assert found["features"].shape == (6, 128)
         assert found["persons"][found["queries"]].tolist() == [2, 4, 6]
         np.testing.assert_allclose(np.linalg.norm(found["features"], axis=1), 1, rtol=1e-5)
+        assert found["person_names"].tolist() == ["2", "4", "6"] * 2
+        assert found["tracklet_names"][found["queries"]].tolist() == ["query/2/1/1", "query/4/1/1", "query/6/1/1"]
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.safetensors")}
     assert kept
     again = call(run, "--data", people, "--fusion", "max", "--json").json
@@ -107,7 +111,7 @@ def test_one_sentence_for_what_is_wrong(call: Any, trained: Any, finished: Path,
         ((finished, "--data", people), 3, "the model reads"),
         ((run, "--data", tmp_path / "nothing"), 3, "nothing: no such folder or table"),
         ((run, "--data", f"mars:{tmp_path}"), 3, "neither info/ nor bbox_train/"),
-        ((run, "-o", "scores.txt"), 2, "expected a .csv for scores or a .npz for features"),
+        ((run, "-o", "scores.txt"), 2, "expected a file that ends in .csv or .npz"),
         ((run, "--fusion", "snippets"), 3, "snippets are compared by CAE's net"),
     ):
         ended = call(*words)
@@ -131,6 +135,32 @@ def test_a_query_without_a_match_and_a_missing_frame(call: Any, trained: Any, tm
     assert ended.code == 3
     assert "gone.png" in ended.stderr
     assert ended.stdout == ""
+
+
+def test_people_by_their_names_and_a_gallery_without_anybody(
+    call: Any, trained: Any, tmp_path: Path, people: Path
+) -> None:
+    run, frame = trained("--weighting", "CCE"), (people / "query/2/1/1/0.png").read_bytes()
+    for name in ("ann/1", "ann/2", "bob/1", "bob/2"):
+        (tmp_path / "videos" / "gallery" / name / "1").mkdir(parents=True)
+        (tmp_path / "videos" / "gallery" / name / "1" / "0.png").write_bytes(frame)
+    words = (run, "--data", tmp_path / "videos", "-o", tmp_path / "scores.csv", "--page", tmp_path / "page.html")
+    ended = call(*words, "--rule", "python")
+    assert ended.code == 3
+    assert "all 4 tracklets that are searched are queries or junk" in ended.stderr
+    assert "take the official rule (--rule official)" in ended.stderr
+    assert call(*words).code == 0
+    rows = list(csv.DictReader((tmp_path / "scores.csv").read_text().splitlines()))
+    assert [row["person_name"] for row in rows] == ["ann", "ann", "bob", "bob"]
+    assert '"person":"ann"' in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_tracklets_are_not_written_over(call: Any, trained: Any, tmp_path: Path) -> None:
+    table = tmp_path / "people.csv"
+    table.write_text("path,person,camera,tracklet,part\n")
+    ended = call(trained("--weighting", "CCE"), "--data", table, "-o", table)
+    assert ended.code == 2
+    assert "which is read by this command" in ended.stderr
 
 
 @pytest.mark.slow

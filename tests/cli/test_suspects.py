@@ -42,7 +42,7 @@ def test_data_are_trained_on_and_the_worst_are_shown(reweigh, recorded: Path) ->
 @pytest.mark.parametrize("method", ["final-p", "mean-p", "duel", "aum", "mixture"])
 def test_a_run_by_its_hash_in_json_and_csv(reweigh, recorded: Path, method: str, tmp_path: Path) -> None:
     (folder,) = recorded.glob("digits-*")
-    file = tmp_path / "new" / "suspects.csv"
+    file = tmp_path / "suspects.csv"
     found = reweigh(
         "suspects", folder.name[-12:-6], "--runs", recorded, "--method", method, "--json", "-o", file, "--seed", 5
     ).json

@@ -75,6 +75,8 @@ def test_the_index(root: Path) -> None:
     assert np.flatnonzero(index.test.distractor).tolist() == [2, 3]
     assert index.queries.tolist() == [4, 5, 6, 7]
     assert index.queries.dtype == index.test.persons.dtype == np.int64
+    assert (index.test.people[0], index.test.names[0]) == ("00-1", "00-1C1T0001")
+    assert (index.train.people[1], index.train.names[1]) == ("0001", "0001C2T0002")
     assert repr(index.train) == "Tracklets(6 of 3 ids, 21 frames)"
 
 

@@ -58,6 +58,8 @@ def test_the_index(source: Path) -> None:
     assert index.train.persons.tolist() == [1, 1, 2]
     assert index.train.cameras.tolist() == [1, 2, 1]
     assert index.train.lengths.tolist() == [2, 10, 1]
+    assert index.train.people == ("alice", "alice", "bob")
+    assert index.train.names == ("train/alice/front/1", "train/alice/yard/1", "train/bob/front/1")
     assert index.train.of(1).names[-2:] == ("train/alice/yard/1/9.png", "train/alice/yard/1/10.png")
     assert index.test.persons.tolist() == [3, 3, 3, 0, -1]
     assert index.test.cameras.tolist() == [1, 1, 2, 2, 1]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.cli.options import Json
+from reweigh.cli.outputs import check_output
 from reweigh.cli.terminal import can_print, console, number, print_json, table
 from reweigh.spec import is_scheduled, parse
 
@@ -43,6 +44,7 @@ def edf(
     from reweigh.figures.curves import curve_of
     from reweigh.weighting.parse import weighting_from
 
+    check_output("--output", output, (".svg", ".png"))
     expressions = [parse(text) for text in weightings]
     for found in expressions:
         if is_scheduled(found):

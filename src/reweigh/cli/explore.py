@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from reweigh.cli.options import Json
+from reweigh.cli.outputs import PAGE, check_output
 from reweigh.cli.terminal import print_json
 
 
@@ -24,11 +25,11 @@ def explore(
     It shows w, the emphasis density, its mode, variance and shares, the objective, and who gets how much of a batch,
     beside CCE, GCE and a second weighting, and gives the line of Python and the command to use it.
     """
-    from reweigh.record.files import make_folder, replace_file
+    from reweigh.record.files import replace_file
     from reweigh.report import explorer_page
 
+    check_output("--output", output, PAGE)
     page = explorer_page(weighting)
-    make_folder(output.parent)
     replace_file(output, lambda file: file.write(page.encode()))
     if show:
         import webbrowser

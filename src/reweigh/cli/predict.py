@@ -12,6 +12,7 @@ import typer
 
 from reweigh.cli.find import find_model
 from reweigh.cli.options import Json, RunsRoot
+from reweigh.cli.outputs import check_output
 from reweigh.cli.progress import progress
 from reweigh.cli.terminal import console, print_json, table
 
@@ -43,6 +44,7 @@ def predict(
     from reweigh.predict import predict as apply
 
     folder = find_model(model, runs)
+    check_output("--output", output, (".csv",), [inputs])
     with progress("examples") as tell:
         found = apply(folder, inputs, "best" if best else "final", device=device, progress=tell)
     if output is not None:
@@ -71,9 +73,8 @@ def as_csv(found: Predictions, probabilities: bool) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    from reweigh.record.files import make_folder, replace_file
+    from reweigh.record.files import replace_file
 
-    make_folder(path.parent)
     replace_file(path, lambda file: file.write(text.encode()))
 
 

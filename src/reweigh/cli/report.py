@@ -10,6 +10,7 @@ import typer
 
 from reweigh.cli.find import find_run
 from reweigh.cli.options import Json, RunsRoot
+from reweigh.cli.outputs import FIGURE, PAGE, check_output
 from reweigh.cli.terminal import print_json, say
 from reweigh.errors import DataError
 
@@ -57,9 +58,10 @@ def report(
 
     Example: reweigh report runs -o page.html --figures figures --format png
     """
-    from reweigh.record.files import make_folder, replace_file
+    from reweigh.record.files import replace_file
     from reweigh.report import collect, group, paper_figure, report_page, write
 
+    check_output("--output", output, PAGE if figure is None else FIGURE)
     if figure == "1b":  # the one that needs no runs
         panels = paper_figure(figure)
         write(panels.figures, output, columns=panels.columns)
@@ -76,7 +78,6 @@ def report(
         write(panels.figures, output, columns=panels.columns)
     else:
         page = report_page(collected, title)
-        make_folder(output.parent)
         replace_file(output, lambda file: file.write(page.encode()))
     if figures is not None:
         written += _draw(groups, figures, file_format)

@@ -13,12 +13,12 @@ import typer
 
 from reweigh.cli.find import find_model
 from reweigh.cli.options import Json, RunsRoot
+from reweigh.cli.outputs import PAGE, check_output
 from reweigh.cli.progress import progress
 from reweigh.cli.terminal import console, print_json, table
 from reweigh.errors import DataError
 
 if TYPE_CHECKING:
-    from reweigh.data.mars import Index
     from reweigh.retrieval.retrieve import Retrieved
 
 
@@ -77,14 +77,16 @@ def retrieve(
 
     Example: reweigh retrieve RUN --data mars:data/MARS --page page.html
     """
+    from reweigh.data.tracklets import index_of
     from reweigh.retrieval.retrieve import retrieve as find
     from reweigh.run.parts import device_of
     from reweigh.spec import Run
 
-    if output is not None and output.suffix.lower() not in (".csv", ".npz"):
-        raise ValueError(f"--output is {output}; expected a .csv for scores or a .npz for features")
     folder = find_model(model, runs)
-    index, named = find_index(data, folder)
+    kind, root = find_tracklets(data, folder)
+    check_output("--output", output, (".csv", ".npz"), [root])
+    check_output("--page", page, PAGE, [root])
+    index = index_of(kind, root)
     place = device_of(Run(data="tracklets", net="linear", weighting="CCE", device=device))
     with progress("frames") as tell:
         found = find(
@@ -98,7 +100,7 @@ def retrieve(
             device=place,
             progress=tell,
         )
-    made = {"model": str(folder), "data": named, "fusion": fusion.value, "rule": rule.value}
+    made = {"model": str(folder), "data": f"{kind}:{root}", "fusion": fusion.value, "rule": rule.value}
     if output is not None:
         _write(output, found)
     if page is not None:
@@ -106,10 +108,9 @@ def retrieve(
     _tell(found, made | {"file": output and str(output), "page": page and str(page)}, as_json)
 
 
-def find_index(data: str | None, model: Path) -> tuple[Index, str]:
-    """The tracklets that `data` names, by default those of the run that made the model, and what they are called."""
+def find_tracklets(data: str | None, model: Path) -> tuple[str, Path]:
+    """The kind of tracklets that `data` names, by default those of the run that made the model, and where they lie."""
     from reweigh.data.registry import folder_of, with_root
-    from reweigh.data.tracklets import index_of
     from reweigh.train.model import load_model
 
     if data is None:
@@ -117,13 +118,11 @@ def find_index(data: str | None, model: Path) -> tuple[Index, str]:
         kind, own = ("", None) if run is None else with_root(run.data, run.data_root)
         if kind not in VIDEOS:
             raise DataError(f"{model}: was not trained on tracklets; say with --data what to search")
-        root = folder_of(kind, own)
-    elif data.partition(":")[0] in VIDEOS:
+        return kind, folder_of(kind, own)
+    if data.partition(":")[0] in VIDEOS:
         kind, _, given = data.partition(":")
-        root = folder_of(kind, given or None)
-    else:
-        kind, root = "tracklets", Path(data)
-    return index_of(kind, root), f"{kind}:{root}"
+        return kind, folder_of(kind, given or None)
+    return "tracklets", Path(data)
 
 
 def user_cache() -> Path:
@@ -147,24 +146,29 @@ def _tell(found: Retrieved, made: dict[str, Any], as_json: bool) -> None:
 
 def _write(path: Path, found: Retrieved) -> None:
     """A line for each query, or the features of all tracklets."""
-    from reweigh.record.files import make_folder, replace_file
+    from reweigh.record.files import replace_file
 
-    make_folder(path.parent)
     content = as_csv(found).encode() if path.suffix.lower() == ".csv" else _as_npz(found)
     replace_file(path, lambda file: file.write(content))
 
 
 def as_csv(found: Retrieved) -> str:
-    """A line for each query: who it is, its scores, and the tracklet found first; tracklets are counted from 1."""
+    """A line for each query: who it is, its scores, and the tracklet found first; tracklets are counted from 1.
+
+    At the end what the person and both tracklets are called, and who was found.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["query", "tracklet", "person", "camera", "ap", "first_hit", "matches", "nearest", "right"])
-    scores, (rows, _, right) = found.scores, found.ranking
+    columns = ["query", "tracklet", "person", "camera", "ap", "first_hit", "matches", "nearest", "right"]
+    writer.writerow([*columns, "person_name", "tracklet_name", "nearest_person_name", "nearest_tracklet_name"])
+    scores, (rows, _, right), test = found.scores, found.ranking, found.test
     for i, row in enumerate(found.queries.tolist()):
-        hit = found.gallery[rows[i, 0]] + 1 if rows[i, 0] >= 0 else ""
-        who = (row + 1, found.test.persons[row], found.test.cameras[row])
+        hit = int(found.gallery[rows[i, 0]]) if rows[i, 0] >= 0 else None
+        nearest = ("", "", "") if hit is None else (hit + 1, test.people[hit], test.names[hit])
+        who = (row + 1, test.persons[row], test.cameras[row])
         scored = (f"{scores.average_precision[i]:.6g}", scores.first_hit[i] or "", scores.matches[i])
-        writer.writerow([i + 1, *who, *scored, hit, int(right[i, 0])])
+        names = (test.people[row], test.names[row], *nearest[1:])
+        writer.writerow([i + 1, *who, *scored, nearest[0], int(right[i, 0]), *names])
     return text.getvalue()
 
 
@@ -174,12 +178,20 @@ def _as_npz(found: Retrieved) -> bytes:
     if found.features is None:
         raise ValueError("--output .npz: snippets have no one feature for a tracklet; take a .csv for the scores")
     raw, test = io.BytesIO(), found.test
-    np.savez(raw, features=found.features, persons=test.persons, cameras=test.cameras, queries=found.queries)
+    np.savez(
+        raw,
+        features=found.features,
+        persons=test.persons,
+        cameras=test.cameras,
+        queries=found.queries,
+        person_names=np.array(test.people),  # of text, which needs no pickling
+        tracklet_names=np.array(test.names),
+    )
     return raw.getvalue()
 
 
 def _write_page(path: Path, found: Retrieved, model: Path, made: dict[str, str]) -> None:
-    from reweigh.record.files import make_folder, replace_file
+    from reweigh.record.files import replace_file
     from reweigh.report.retrieval import retrieval_page
     from reweigh.train.model import load_model
 
@@ -190,5 +202,4 @@ def _write_page(path: Path, found: Retrieved, model: Path, made: dict[str, str])
         told |= {"trained on": Path(run.data).name}
         told |= {key.replace("_", " "): value for key, value in run.to_mapping().items() if key not in _PLACES}
     html = retrieval_page(found, "Retrieval", told)
-    make_folder(path.parent)
     replace_file(path, lambda file: file.write(html.encode()))

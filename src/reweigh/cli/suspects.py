@@ -11,6 +11,7 @@ import typer
 from reweigh.cli.engine import carry_out, every_row
 from reweigh.cli.find import find_run_or_data
 from reweigh.cli.options import FOR_DATA, FOR_DATA_TAUGHT, Json, RunsRoot, with_fields
+from reweigh.cli.outputs import PAGE, check_output, files_of
 from reweigh.cli.progress import progress
 from reweigh.cli.stop import Stop
 from reweigh.cli.terminal import console, print_json, say, table
@@ -53,11 +54,16 @@ def suspects(
 
     Example: reweigh suspects photos/ -o suspects.csv
     """
+    from reweigh.record import read_header
     from reweigh.suspects import suspects_of, write_csv
     from reweigh.suspects.find import METHODS
 
     if method not in METHODS:
         raise ValueError(f"--method is {method!r}; expected one of {', '.join(METHODS)}")
+    made = find_run_or_data(source, runs, fields, anyway=("seed",))
+    read = files_of(made if isinstance(made, Run) else read_header(made).run)
+    check_output("--output", output, (".csv",), read)
+    check_output("--page", page, PAGE, read)
     seed = int(fields.get("seed", 0))
     with Stop() as stop, progress("it") as tell:
 
@@ -66,7 +72,6 @@ def suspects(
                 say(run.folder_name())
             return carry_out(run, root, stop, every_row(tell))
 
-        made = find_run_or_data(source, runs, fields, anyway=("seed",))
         folder = train(made, runs) if isinstance(made, Run) else made
         found = suspects_of(
             folder, method=method, folds=folds, threshold_samples=threshold_samples, seed=seed, carry_out=train
@@ -89,11 +94,10 @@ def suspects(
 
 def _write_page(path: Path, folder: Path, found: Suspects) -> None:
     from reweigh.record import read_header
-    from reweigh.record.files import make_folder, replace_file
+    from reweigh.record.files import replace_file
     from reweigh.report.suspects import page_of_run
 
     content = page_of_run(read_header(folder).run, found).encode()
-    make_folder(path.parent)
     replace_file(path, lambda file: file.write(content))
 
 

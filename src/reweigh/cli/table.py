@@ -12,6 +12,7 @@ import typer
 from reweigh.cli.engine import summary
 from reweigh.cli.failures import FAILED, INTERRUPTED, STOPPED, EndedError
 from reweigh.cli.options import Json, RunsRoot
+from reweigh.cli.outputs import FIGURE, check_output
 from reweigh.cli.progress import Tell, progress
 from reweigh.cli.stop import Stop
 from reweigh.cli.terminal import console, print_json, say
@@ -94,6 +95,8 @@ def table(
     from reweigh.experiment.load import load
     from reweigh.experiment.session import Asked, choose, clock
 
+    check_output("--output", output, (".md",))
+    check_output("--figure", figure, FIGURE)
     where = {"device": device, "data_root": data_root, "init_file": init_file, "workers": workers}
     fields = {key: value for key, value in (where | {"precision": precision}).items() if value is not None}
     asked = Asked(
@@ -152,11 +155,10 @@ def _sit(experiment: Experiment, asked: Asked, tell: Tell, should_stop: Callable
 
 def _show(found: Sequence[Saved], output: Path | None, as_json: bool) -> None:
     from reweigh.experiment.render import grid_of, mapping, markdown, notes
-    from reweigh.record.files import make_folder, replace_file
+    from reweigh.record.files import replace_file
 
     if output is not None:
         written = "\n".join(markdown(saved.experiment, saved.blocks()) for saved in found).encode()
-        make_folder(output.parent)
         replace_file(output, lambda file: file.write(written))
     if as_json:
         print_json({"experiments": [mapping(saved.experiment, saved.blocks()) for saved in found]})

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -50,6 +50,8 @@ class Tracklets:
         stop: one past the last frame of each.
         persons: -1 junk, 0 distractor, else the person's id.
         cameras: from 1.
+        people: what the person of each is called; by default the id.
+        names: what each is called; by default its number, from 1.
     """
 
     frames: Files | None
@@ -57,6 +59,14 @@ class Tracklets:
     stop: Labels
     persons: Labels
     cameras: Labels
+    people: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.people:
+            object.__setattr__(self, "people", tuple(map(str, self.persons.tolist())))
+        if not self.names:
+            object.__setattr__(self, "names", tuple(map(str, range(1, len(self) + 1))))
 
     def __len__(self) -> int:
         return len(self.start)
@@ -153,7 +163,7 @@ def read_tracklets(root: str | os.PathLike[str], side: Side) -> Tracklets:
             raise DataError(f"{path}: row {row + 1} {what}: {table[row].tolist()}")
     names = folder / "info" / f"{side}_name.txt"
     frames = _named_frames(folder, side, names, table) if names.is_file() else None
-    return Tracklets(frames, first - 1, last.copy(), persons.copy(), cameras.copy())
+    return _with_names(Tracklets(frames, first - 1, last.copy(), persons.copy(), cameras.copy()))
 
 
 def scan(root: str | os.PathLike[str]) -> Index:
@@ -207,7 +217,16 @@ def _scan_side(folder: Path, side: Side) -> tuple[Tracklets, list[tuple[int, int
     start = np.concatenate([[0], stop[:-1]]).astype(np.int64)
     persons, cameras, _ = np.array(keys, dtype=np.int64).T
     frames = Files(folder, tuple(name for key in keys for name in found[key]))
-    return Tracklets(frames, start, stop, persons, cameras), keys
+    return _with_names(Tracklets(frames, start, stop, persons, cameras)), keys
+
+
+def _with_names(found: Tracklets) -> Tracklets:
+    """People by the names of their folders, and tracklets by that of their frames without the frame."""
+    people = tuple("00-1" if person == JUNK else f"{person:04d}" for person in found.persons.tolist())
+    if found.frames is None:
+        return replace(found, people=people)
+    first = (found.frames.names[row] for row in found.start.tolist())
+    return replace(found, people=people, names=tuple(name.rpartition("/")[2].partition("F")[0] for name in first))
 
 
 def _listed_queries(path: Path, keys: list[tuple[int, int, int]]) -> Labels:

@@ -9,7 +9,8 @@
 Names of persons, cameras and tracklets are free; a person called `junk` (or MARS's `00-1`) is neither right nor wrong
 when retrieved, one called `distractor` (`0000`) is wrong for every query. Frames of a folder go by their names (10.jpg
 after 9.jpg), those of a table by its rows. Persons who are named by numbers keep them as ids, as do cameras; else they
-are numbered from 1 in the order of their names, over all parts. What is searched is the gallery and the queries
+are numbered from 1 in the order of their names, over all parts. Their names stay beside the numbers, and a tracklet is
+called <part>/<person>/<camera>/<tracklet>. What is searched is the gallery and the queries
 themselves, as in MARS; without queries each camera of every person seen by two or more asks once, with the first
 tracklet.
 """
@@ -76,6 +77,8 @@ def read_index(root: str | os.PathLike[str]) -> Index:
             np.cumsum(lengths),
             np.array([persons[track.person] for track in chosen], dtype=np.int64),
             np.array([cameras[track.camera] for track in chosen], dtype=np.int64),
+            tuple(_shown(track.person) for track in chosen),
+            tuple(_shown("/".join(track[:4])) for track in chosen),
         )
 
     train = tracklets([track for track in tracks if track.part == "train"])
@@ -162,6 +165,11 @@ def _rows(path: Path) -> list[Track]:
         found.setdefault((part, persons[row], cameras[row], tracklets[row]), []).append(files[row])
     order = sorted(found, key=lambda key: (PARTS.index(key[0]), *key[1:]))
     return [Track(*key, found[key]) for key in order]
+
+
+def _shown(name: str) -> str:
+    """A name that can be written: that of a folder may be in another encoding."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _numbered(names: Collection[str], what: str) -> dict[str, int]:

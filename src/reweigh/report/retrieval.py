@@ -122,7 +122,8 @@ def _query(found: Retrieved, i: int, top: int, tracklets: dict[int, int]) -> dic
 
 def _tracklet(test: Tracklets, row: int, detail: Detail) -> dict[str, Any]:
     """Who is seen by whom, and the middle frame."""
-    told: dict[str, Any] = {"person": int(test.persons[row]), "camera": int(test.cameras[row])}
+    person = 0 if test.distractor[row] else test.people[row]
+    told: dict[str, Any] = {"person": person, "camera": int(test.cameras[row]), "name": test.names[row]}
     frames = test.of(row)
     try:
         return told | {"image": data_uri(frames[len(frames) // 2], detail)}

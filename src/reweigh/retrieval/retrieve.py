@@ -85,6 +85,12 @@ def retrieve(
     net, card = load_model(model, which, device=device)
     test, queries = index.test, index.queries
     gallery = gallery_rows(test.persons, queries, rule)
+    if not len(gallery):
+        raise DataError(
+            f"all {len(test)} tracklets that are searched are queries or junk, which rule 'python' leaves out of the "
+            "gallery: nothing is left to find; take the official rule (--rule official), or more tracklets of a person "
+            "before a camera"
+        )
     asked, shown = ((test.persons[rows], test.cameras[rows]) for rows in (queries, gallery))
     if fusion == "snippets":
         if not isinstance(net, CAENet):

@@ -10,7 +10,7 @@ function shot(tracklet, first, mark, alt) {
     tracklet.image ? el("img", { src: tracklet.image, alt, width: 76, height: 128 }) : el("span", null, tracklet.text),
     el("strong", null, mark),
     el("span", null, first),
-    el("span", null, who(tracklet)),
+    el("span", { title: tracklet.name }, who(tracklet)),
   ];
 }
 
@@ -25,7 +25,7 @@ function answerView(query) {
   const told = query.matches
     ? `AP ${percent(query.ap)}, first match at rank ${number(query.first)}, ${number(query.matches)} in the gallery`
     : "no match in the gallery";
-  const title = el("h3", null, `Query ${query.number}: ${who(asked)} `, el("small", null, told));
+  const title = el("h3", null, `Query ${query.number}: ${who(asked)} `, el("small", null, `tracklet ${asked.name}: ${told}`));
   const strip = el("div", { class: "ranked", tabindex: 0, role: "region", "aria-label": `Nearest to query ${query.number}` },
     el("div", { class: "shot" }, shot(asked, "", "query", `Query ${query.number}: ${who(asked)}`)),
     el("ol", { role: "list" }, found));

@@ -1,0 +1,82 @@
+"""No command writes over what it reads, over a run's record, or where nothing was meant to be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from reweigh.cli.outputs import PAGE, check_output, files_of
+from reweigh.spec import Run
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    file = tmp_path / "good.csv"
+    file.write_text("a,b,label\n" + "".join(f"{i},{i % 2},{'xy'[i % 2]}\n" for i in range(20)))
+    return file
+
+
+@pytest.mark.parametrize("link", [None, os.symlink, os.link])
+def test_an_input_is_not_written_over(table: Path, tmp_path: Path, link) -> None:
+    output = table if link is None else tmp_path / "other.csv"
+    if link is not None:
+        link(table, output)
+    with pytest.raises(ValueError, match=r"--output is .*, which is read by this command"):
+        check_output("--output", output, (".csv",), [None, tmp_path / "gone.csv", table])
+    check_output("--output", tmp_path / "new.csv", (".csv",), [table])
+
+
+def test_a_run_keeps_its_folder_to_itself(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(finished)
+    for folder in (finished, finished / "model", tmp_path / "link"):
+        with pytest.raises(ValueError, match="in the folder of a run"):
+            check_output("--page", folder / "page.html", PAGE)
+    check_output("--page", finished.parent / "page.html", PAGE)
+
+
+def test_a_mistyped_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder.html").mkdir()
+    for name, told in (
+        ("page.csv", r"ends in \.html or \.htm"),
+        ("page", r"ends in \.html or \.htm"),
+        ("nowhere/page.html", "there is no such folder: .*nowhere"),
+        ("folder.html", "a folder; expected a file"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            check_output("--page", tmp_path / name, PAGE)
+    check_output("--page", None, PAGE)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_the_files_of_a_run_are_its_data_and_labels() -> None:
+    run = Run(data="a.csv", test_data="b.csv", noise="given('c.csv', key='label')", net="linear", weighting="CCE")
+    assert {"a.csv", "b.csv", "c.csv"} <= set(files_of(run))
+
+
+def test_every_command_looks_first(reweigh, finished: Path, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(table.parent)
+    before = table.read_bytes()
+    record = (finished / "rows.jsonl").read_bytes()
+    for line in (
+        ("predict", finished, "good.csv", "-o", "good.csv"),
+        ("predict", finished, "good.csv", "-o", "nowhere/x.csv"),
+        ("suspects", "good.csv", "-o", "good.csv"),
+        ("suspects", "good.csv", "--page", "good.csv"),
+        ("suspects", finished, "-o", finished / "rows.jsonl"),
+        ("suspects", finished, "-o", finished / "rows.csv"),
+        ("report", finished, "-o", "good.csv"),
+        ("report", "--figure", "1b", "-o", "good.csv"),
+        ("explore", "-o", "good.csv"),
+        ("edf", "CCE", "-o", "good.csv"),
+        ("table", "experiment.py", "-o", "good.csv"),
+        ("table", "experiment.py", "--figure", "good.csv"),
+    ):
+        ended = reweigh(*line)
+        assert ended.code == 2, (line, ended.stderr)
+        assert ended.stderr.startswith(("reweigh: --output is ", "reweigh: --page is ", "reweigh: --figure is ")), line
+        assert ended.stderr.count("\n") == 1
+    assert table.read_bytes() == before
+    assert (finished / "rows.jsonl").read_bytes() == record
+    assert sorted(path.name for path in table.parent.iterdir()) == ["good.csv"], "no work was begun"
