@@ -102,6 +102,15 @@ def test_missing_column_suggests_the_nearest(tmp_path) -> None:
         table.load(write(tmp_path / "t.csv"), label="lable")
 
 
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_another_separator_is_named(tmp_path, mark) -> None:
+    file = tmp_path / "t.csv"
+    for value in ("1", "1,5"):
+        file.write_text(mark.join("ab") + f"{mark}label\n" + mark.join((value, "2", "x")) + "\n")
+        with pytest.raises(DataError, match=r"fields are separated by .* here; expected commas"):
+            table.load(file)
+
+
 def test_columns_are_listed_so_that_they_can_be_told_apart(tmp_path) -> None:
     path = write(tmp_path / "t.csv", [("1", "2", "yes")], ("a (cm)", '"b, raw"', "y"))
     with pytest.raises(DataError, match=r"no column 'label'; there are 'a \(cm\)', 'b, raw', 'y'"):

@@ -170,3 +170,8 @@ def test_emphasis_of_a_module_with_tensors_of_its_own() -> None:
     torch.testing.assert_close(emphasis_of(weighted, 10), plain)
     assert weighted.weight is not None
     assert weighted.weight.dtype == torch.float32  # a copy was asked
+
+
+def test_the_potential_of_a_number() -> None:
+    assert float(potential(CCE(), 0.0)) == pytest.approx(math.log(2))
+    assert float(potential(CCE(), math.inf)) == 0

@@ -280,3 +280,8 @@ def test_other_weights_to_start_from_are_another_run_and_another_second_net(tmp_
 def test_every_kind_of_dropout_is_drawn_from_the_seed() -> None:
     assert has_dropout(nn.Sequential(nn.Dropout2d(0.1)))
     assert not has_dropout(nn.Sequential(nn.Dropout2d(0.0), nn.ReLU()))
+
+
+def test_a_mapping_is_no_run_yet(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"run must be a reweigh.Run, got a dict: Run.from_mapping reads a dict"):
+        execute(DIGITS.to_mapping(), tmp_path)  # type: ignore[arg-type]

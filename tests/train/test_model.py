@@ -122,3 +122,9 @@ def test_missing_entries_are_named(tmp_path: Path, missing: str) -> None:
 def test_no_model_at_all(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"model\.json: cannot be read"):
         load_model(tmp_path)
+
+
+def test_a_run_is_where_its_model_is(tmp_path: Path) -> None:
+    save_model(tmp_path / "model", net_of(FEATURES), FEATURES)
+    (tmp_path / "run.json").write_text("{}")
+    assert load_model(tmp_path)[1] == load_model(tmp_path / "model")[1]

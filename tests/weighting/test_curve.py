@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from reweigh.weighting import FromCallable, as_weighting
+from reweigh.weighting import Curve, FromCallable, as_weighting
 
 
 class OfBoth(nn.Module):
@@ -44,3 +45,9 @@ def test_functions_of_nothing_or_of_three_are_refused() -> None:
     for function, count in ((lambda: 1.0, 0), (lambda a, b, c: a, 3)):
         with pytest.raises(TypeError, match=rf"takes \(p\) or \(p, q\), got one of {count} arguments"):
             as_weighting(function)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("points", [[1, 2, 3], [(0, 1), (1,)], [("a", 1), (1, 1)], 5])
+def test_points_are_pairs(points: Any) -> None:
+    with pytest.raises(TypeError, match=r"Curve: points must be pairs \(p, w\) of numbers, got"):
+        Curve(points)

@@ -13,7 +13,7 @@ from torch import Tensor
 from reweigh import kernels
 from reweigh.criterion.direct import Direct, Found, is_direct, is_plain, plainly
 from reweigh.criterion.emit import emit, log_total, weigh
-from reweigh.criterion.labels import Labels, check_floating, choose, over_positions, read
+from reweigh.criterion.labels import Labels, check_floating, check_tensors, choose, over_positions, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
 from reweigh.direction import class_dim, log_probabilities, margin_and_pull, statistic
 from reweigh.weighting import Weighting
@@ -124,23 +124,26 @@ def criterion(
         labels, value, coefficient = weighed(z, lambda *_: m)
         return _reduce(value, options, labels.dense, z), coefficient
 
-    by_index = label_smoothing == 0 and not target.is_floating_point()
-
     def direct() -> bool:
         learnt = options.value == "objective" and may_learn((options.weighting, options.taper))
         return by_index and not learnt and is_direct(weight, sample_weight, log_normaliser)
 
-    if kernels.usable(logits, target) and not in_checked_mode():  # a kernel takes labels on trust
-        plain = options.value == "cross_entropy" and options.process_group is None and log_normaliser is None
-        if plain and by_index:
-            value = kernels.whole(logits, target, options, weight, ignore_index, sample_weight, inplace, by_margins)
-            if value is not None:
-                return value
-        if direct():
-            return kernels.weighed(logits, target, ignore_index, inplace, between_passes, by_margins)
-    elif direct():
-        return Direct.apply(logits, directly, by_margins)  # type: ignore[no-any-return, no-untyped-call]
-    return by_margins(logits)
+    try:
+        by_index = label_smoothing == 0 and not target.is_floating_point()
+        if kernels.usable(logits, target) and not in_checked_mode():  # a kernel takes labels on trust
+            plain = options.value == "cross_entropy" and options.process_group is None and log_normaliser is None
+            if plain and by_index:
+                value = kernels.whole(logits, target, options, weight, ignore_index, sample_weight, inplace, by_margins)
+                if value is not None:
+                    return value
+            if direct():
+                return kernels.weighed(logits, target, ignore_index, inplace, between_passes, by_margins)
+        elif direct():
+            return Direct.apply(logits, directly, by_margins)  # type: ignore[no-any-return, no-untyped-call]
+        return by_margins(logits)
+    except (AttributeError, TypeError):  # of what is no tensor: only then it is worth the time to look
+        check_tensors(logits, target, weight=weight, sample_weight=sample_weight)
+        raise
 
 
 def binary_criterion(
@@ -153,8 +156,12 @@ def binary_criterion(
     log_normaliser: Tensor | float | None,
 ) -> Tensor:
     """`binary_derivative_manipulation` with its settings resolved."""
-    labels = read_binary(logits, target, options.weighting, weight, pos_weight, sample_weight)
     factors = {"weight": weight, "pos_weight": pos_weight, "sample_weight": sample_weight}
+    try:
+        labels = read_binary(logits, target, options.weighting, weight, pos_weight, sample_weight)
+    except (AttributeError, TypeError):
+        check_tensors(logits, target, **factors)
+        raise
     check_call(options, log_normaliser, factors)
     value, coefficient = _weigh(labels, options, log_normaliser)
     return _reduce(emit(value, labels.margin, coefficient), options, True, logits)

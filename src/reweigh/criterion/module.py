@@ -10,6 +10,7 @@ from torch import Tensor
 from reweigh.criterion.functional import binary_criterion, criterion, log_normaliser_of, read_binary
 from reweigh.criterion.labels import read
 from reweigh.criterion.options import Normalise, Reduction, Taper, Value, WithOptions
+from reweigh.spec.checks import plain_number
 from reweigh.weighting import Weighting
 
 
@@ -66,11 +67,16 @@ class Criterion(WithOptions):
         inplace: bool = False,
     ) -> None:
         super().__init__(weighting, reduction, normalise, taper, value, process_group)
+        _check_factors(weight=weight)
+        if not isinstance(ignored := plain_number(ignore_index), int):
+            raise TypeError(f"ignore_index must be a whole number, got {ignore_index!r}")
+        if (smoothing := plain_number(label_smoothing)) is None or not 0 <= smoothing <= 1:
+            raise ValueError(f"label_smoothing must be a number in [0, 1], got {label_smoothing!r}")
         if weight is not None and weight.ndim != 1:
             raise ValueError(f"weight must be a vector with one entry per class, got shape {tuple(weight.shape)}")
         self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
+        self.ignore_index = ignored
+        self.label_smoothing = smoothing
         self.inplace = inplace
 
     def forward(
@@ -147,6 +153,7 @@ class BinaryCriterion(WithOptions):
         process_group: Any = None,
     ) -> None:
         super().__init__(weighting, reduction, normalise, taper, value, process_group)
+        _check_factors(weight=weight, pos_weight=pos_weight)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
@@ -173,3 +180,9 @@ class BinaryCriterion(WithOptions):
         options = self.options
         labels = read_binary(logits.detach(), target, options.weighting, self.weight, self.pos_weight, sample_weight)
         return log_normaliser_of(labels, options)
+
+
+def _check_factors(**factors: object) -> None:
+    for name, factor in factors.items():
+        if factor is not None and not isinstance(factor, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {factor!r}")

@@ -66,18 +66,20 @@ def tapered(weighting: Weighting, taper: Parameter) -> Weighting:
     return weighting if not isinstance(taper, Tensor) and taper == 0 else Tapered(weighting, taper)
 
 
-def potential(weighting: Weighting | Callable[..., Tensor], margin: Tensor, taper: Parameter = 0.0) -> Tensor:
+def potential(weighting: Weighting | Callable[..., Tensor], margin: Tensor | float, taper: Parameter = 0.0) -> Tensor:
     """L(m) with dL/dm = -w q / (q + taper) / 2, differentiable in the margin, float64.
 
     Args:
         weighting: w, or a callable of p or of (p, q); its tensor parameters, if any, broadcast with `margin`.
-        margin: m = log(p / q), any shape; at -inf (p = 0) L is its limit, which may be infinite.
+        margin: m = log(p / q), any shape, or a number; at -inf (p = 0) L is its limit, which may be infinite.
         taper: as the criterion's.
 
     >>> from reweigh.weighting import CCE
     >>> potential(CCE(), torch.tensor([0.0]))  # -log 1/2
     tensor([0.6931], dtype=torch.float64)
     """
+    if not isinstance(margin, Tensor):
+        margin = torch.as_tensor(margin, dtype=torch.float64)
     w_eff, never = tapered(as_weighting(weighting), taper), margin == -math.inf
     m = torch.where(never, -REACH, margin.double())
     if parameter_dims(w_eff) > m.ndim:

@@ -88,6 +88,8 @@ def execute(
     Returns:
         the run's folder, with run.json, rows.jsonl, model/ and result.json.
     """
+    if not isinstance(run, Run):
+        raise TypeError(f"run must be a reweigh.Run, got a {type(run).__name__}: Run.from_mapping reads a dict")
     with machine(run), joined(device_of(run)) as ranks, on_stream(device_of(run)):
         for update in updates(run, root, should_stop=should_stop, speed=speed or Speed(), ranks=ranks):
             watch(update)

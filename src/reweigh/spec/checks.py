@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -36,6 +37,16 @@ def text(name: str, value: object) -> str:
     if not 1 <= len(value) <= 1024 or not value.isprintable() or value != value.strip():
         raise ValueError(f"{name} is {value[:60]!r}; expected one line of printable text, without blanks around it")
     return value
+
+
+def place(name: str, value: object) -> str:
+    """The name or path of something, also as a `Path`.
+
+    >>> from pathlib import PurePosixPath
+    >>> place("data", PurePosixPath("photos/all"))
+    'photos/all'
+    """
+    return text(name, os.fspath(value) if isinstance(value, os.PathLike) else value)
 
 
 def flag(name: str, value: object) -> bool:
@@ -202,7 +213,18 @@ def taper_value(name: str, value: object) -> float | str:
 
 
 def _parsed(name: str, value: object) -> Any:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; expected a text{_as_text(value)}")
     return _named(name, parse, text(name, value))
+
+
+def _as_text(value: object) -> str:
+    """A hint for a weighting or the like, which is written as it is called."""
+    try:
+        parse(repr(value))
+    except ValueError:
+        return ""
+    return f": {repr(value)!r}"
 
 
 def _named(name: str, function: Callable[[Any], Any], value: Any) -> Any:

@@ -23,6 +23,7 @@ from reweigh.spec.checks import (
     optional,
     pair,
     picture_size,
+    place,
     rate_schedule,
     taper_value,
     text,
@@ -65,12 +66,12 @@ class Run:
     """
 
     # what is learned from
-    data: Annotated[str, text, "data set, by name or path"]
-    data_root: Annotated[str | None, optional(text), _WHERE, "folder or file the data lie in"] = None
+    data: Annotated[str, place, "data set, by name or path"]
+    data_root: Annotated[str | None, optional(place), _WHERE, "folder or file the data lie in"] = None
     data_hash: Annotated[str | None, optional(_HASH), "how the hash of the data must begin"] = None
     label_column: Annotated[str | None, optional(text), "label column of a table, if not 'label'"] = None
     text_column: Annotated[str | None, optional(text), "text column of a table"] = None
-    test_data: Annotated[str | None, optional(text), "table with the test rows"] = None
+    test_data: Annotated[str | None, optional(place), "table with the test rows"] = None
     text_vectors: Annotated[
         TextVectors, one_of(*get_args(TextVectors)), "how texts become vectors; pv-dbow is for imdb"
     ] = "hashed"
@@ -102,7 +103,7 @@ class Run:
     bn_momentum: Annotated[
         float | None, optional(number(0, 1, above=True)), "momentum of the batch norms, torch's way, if not the net's"
     ] = None
-    init_file: Annotated[str | None, optional(text), _WHERE, "file of weights to start from"] = None
+    init_file: Annotated[str | None, optional(place), _WHERE, "file of weights to start from"] = None
     init_hash: Annotated[str | None, optional(_HASH), "how the sha256 of that file must begin; goes with it"] = None
 
     # what it is taught by

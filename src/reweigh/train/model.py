@@ -106,11 +106,18 @@ def load_model(
 ) -> tuple[Net, Card]:
     """The net, in evaluation mode on `device`, and its card.
 
+    Args:
+        folder: that of the model, or of the run that made it.
+        which: the final model, or the best where it was kept.
+        device: where the net goes.
+
     Raises:
         DataError: a file is missing, damaged, or not of this format; there is no such model in the folder; or its
             weights are not finite, because training diverged.
     """
     folder = Path(folder)
+    if (folder / "run.json").is_file():
+        folder /= "model"
     path = folder / "model.json"
     content = read_json(path)
     if content.get("format") != FORMAT:

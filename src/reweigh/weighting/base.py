@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Literal, TypeAlias, overload
 
 import torch
@@ -49,15 +50,20 @@ class Weighting(ABC):
     @overload
     def __call__(self, p: float, q: float | None = None) -> float: ...
     @overload
-    def __call__(self, p: Tensor, q: Tensor | None = None) -> Tensor: ...
-    def __call__(self, p: float | Tensor, q: float | Tensor | None = None) -> float | Tensor:
-        """w(p); give q = 1 - p too where p is so close to 1 that the difference would be lost."""
+    def __call__(self, p: Tensor | Iterable[float], q: Tensor | Iterable[float] | None = None) -> Tensor: ...
+    def __call__(
+        self, p: float | Tensor | Iterable[float], q: float | Tensor | Iterable[float] | None = None
+    ) -> float | Tensor:
+        """w(p); give q = 1 - p too where p is so close to 1 that the difference would be lost.
+
+        A number gives a number, a tensor a tensor, and a list or array a tensor of float64.
+        """
         if isinstance(p, Tensor):
             other = 1 - p if q is None else torch.as_tensor(q)
             return self.log_weight(p.log(), other.log()).exp()
-        tensor_p = torch.tensor(p, dtype=torch.float64)
-        w = self(tensor_p, None if q is None else torch.tensor(q, dtype=torch.float64))
-        return w.item()
+        given = _numbers("p", p)
+        w = self(given, None if q is None else _numbers("q", q))
+        return w.item() if given.ndim == 0 else w
 
     def __add__(self, other: Weighting) -> Weighting:
         from reweigh.weighting.compose import Sum
@@ -73,3 +79,14 @@ class Weighting(ABC):
 
     def __rmul__(self, other: float | Tensor) -> Weighting:
         return self * other
+
+
+def _numbers(name: str, value: object) -> Tensor:
+    """Probabilities that are no tensor yet."""
+    try:
+        found = torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be a number, a tensor, or a list or array of numbers, got {value!r}") from error
+    if bool(((found < 0) | (found > 1)).any()):
+        raise ValueError(f"{name} must be in [0, 1], got {value!r}")
+    return found

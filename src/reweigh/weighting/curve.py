@@ -33,7 +33,10 @@ class Curve(Weighting):
     points: tuple[tuple[float, float], ...]
 
     def __post_init__(self) -> None:
-        points = tuple((float(p), float(w)) for p, w in self.points)
+        try:
+            points = tuple((float(p), float(w)) for p, w in self.points)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"Curve: points must be pairs (p, w) of numbers, got {self.points!r}") from error
         object.__setattr__(self, "points", points)
         p, w = [x for x, _ in points], [y for _, y in points]
         if len(points) < 2 or not all(0 <= a < b <= 1 for a, b in pairwise(p)):
@@ -171,6 +174,11 @@ def as_weighting(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
     """
     if isinstance(weighting, Weighting):
         return weighting
+    if isinstance(weighting, str):
+        raise TypeError(
+            f"weighting must be a Weighting or a callable of p or (p, q), got the text {weighting!r}: give "
+            f"reweigh.weighting.parse.weighting_from(reweigh.parse({weighting!r}))"
+        )
     if isinstance(weighting, type) or not callable(weighting):
         raise TypeError(f"weighting must be a Weighting or a callable of p or (p, q), got {weighting!r}")
     return FromCallable(weighting)

@@ -15,7 +15,7 @@ def test_lines_of_both_kinds_without_empty_ones_at_the_end(tmp_path) -> None:
 def test_a_bad_byte_is_named_with_its_line(tmp_path) -> None:
     path = tmp_path / "names.txt"
     path.write_bytes(b"one\ntwo\nth\xe9ee\n")
-    with pytest.raises(DataError, match=r"names.txt: line 3: byte 0xe9 at offset 10 is not utf-8"):
+    with pytest.raises(DataError, match=r"names.txt: line 3: byte 0xe9 at offset 10 is not utf-8; save it as UTF-8"):
         read_text(path)
     assert read_text(path, encoding="latin1").splitlines()[2] == "théee"
 

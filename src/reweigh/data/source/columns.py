@@ -6,7 +6,7 @@ import csv
 import difflib
 import io
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +66,8 @@ def require_columns(table: Table, *names: str) -> None:
     """Refuse a table that lacks one of these columns, with those that it has."""
     for name in names:
         if name not in table.names:
+            if other := _other_separator(table.names):
+                raise DataError(f"{table.path}: no column {name!r}; {other}")
             close = difflib.get_close_matches(name, table.names, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise DataError(f"{table.path}: no column {name!r}{hint}; there are {', '.join(map(repr, table.names))}")
@@ -123,8 +125,17 @@ def _read_csv(path: Path, delimiter: str, max_bytes: int) -> Table:
     names = _header(path, *records[0])
     for line, row in records:
         if len(row) != len(names):
-            raise DataError(f"{path}: line {line}: {len(row)} fields; the header has {len(names)}")
+            other = f"; {hint}" if (hint := _other_separator(names)) else ""
+            raise DataError(f"{path}: line {line}: {len(row)} fields; the header has {len(names)}{other}")
     return _Csv(path, names, tuple(line for line, _ in records[1:]), tuple(row for _, row in records[1:]))
+
+
+def _other_separator(names: Sequence[str]) -> str | None:
+    """What to say of a header that is one name only because commas are not what separates it."""
+    for mark in ";\t|":
+        if len(names) == 1 and mark in names[0]:
+            return f"fields are separated by {mark!r} here; expected commas (or tabs, in a .tsv file)"
+    return None
 
 
 def _records(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:

@@ -30,14 +30,17 @@ def decode(raw: bytes, path: Path, encoding: str = "utf-8") -> str:
     >>> decode(b"one\\ntw\\xff", Path("menu.txt"))
     Traceback (most recent call last):
         ...
-    reweigh.errors.DataError: menu.txt: line 2: byte 0xff at offset 6 is not utf-8
+    reweigh.errors.DataError: menu.txt: line 2: byte 0xff at offset 6 is not utf-8; save it as UTF-8 ...
     """
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         bad = raw[error.start]
-        raise DataError(f"{path}: line {line}: byte {bad:#04x} at offset {error.start} is not {encoding}") from error
+        hint = "; save it as UTF-8 (if it is Latin-1: iconv -f latin1 -t utf-8)" if encoding == "utf-8" else ""
+        raise DataError(
+            f"{path}: line {line}: byte {bad:#04x} at offset {error.start} is not {encoding}{hint}"
+        ) from error
 
 
 def read_text(path: Path, encoding: str = "utf-8", max_bytes: int = MAX_BYTES) -> str:

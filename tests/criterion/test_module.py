@@ -1,0 +1,58 @@
+"""Arguments of a type that they cannot have: one sentence with the name of the argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from reweigh import CCE, DM, BinaryCriterion, Criterion
+from reweigh.functional import derivative_manipulation
+
+LOGITS, TARGET = torch.zeros(2, 3), torch.tensor([0, 2])
+
+
+@pytest.mark.parametrize("extra", [{}, {"label_smoothing": 0.1}, {"weight": torch.ones(3)}])
+@pytest.mark.parametrize(
+    ("logits", "target", "sample_weight", "told"),
+    [
+        (LOGITS.numpy(), TARGET, None, "logits must be a tensor, got a ndarray"),
+        (LOGITS, [0, 2], None, "target must be a tensor, got a list"),
+        (LOGITS, np.array([0, 2]), None, "target must be a tensor, got a ndarray"),
+        (LOGITS, None, None, "target must be a tensor, got a NoneType"),
+        (LOGITS, TARGET, [1.0, 2.0], "sample_weight must be a tensor, got a list"),
+    ],
+)
+def test_a_call_takes_tensors(logits: Any, target: Any, sample_weight: Any, told: str, extra: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=told):
+        Criterion(DM(0.5, 8), **extra)(logits, target, sample_weight=sample_weight)
+
+
+def test_the_functional_form_and_the_binary_one_do_too() -> None:
+    with pytest.raises(TypeError, match="weight must be a tensor, got a list"):
+        derivative_manipulation(LOGITS, TARGET, DM(0.5, 8), weight=[1.0, 1.0, 1.0])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="target must be a tensor, got a list"):
+        BinaryCriterion(CCE())(LOGITS, [[0.0] * 3] * 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({"weight": [1.0, 2.0]}, r"weight must be a tensor, got \[1.0, 2.0\]"),
+        ({"ignore_index": 2.5}, "ignore_index must be a whole number, got 2.5"),
+        ({"ignore_index": "a"}, "ignore_index must be a whole number, got 'a'"),
+        ({"label_smoothing": 2}, r"label_smoothing must be a number in \[0, 1\], got 2"),
+        ({"label_smoothing": "a"}, "label_smoothing must be a number in"),
+    ],
+)
+def test_settings_are_refused_at_once(setting: dict[str, Any], told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        Criterion(CCE(), **setting)
+    assert Criterion(CCE(), ignore_index=np.int64(2), label_smoothing=np.float32(0.5)).ignore_index == 2
+
+
+def test_a_text_is_no_weighting_but_becomes_one() -> None:
+    with pytest.raises(TypeError, match=r"got the text 'CCE': give reweigh\.weighting\.parse\.weighting_from"):
+        Criterion("CCE")  # type: ignore[arg-type]
