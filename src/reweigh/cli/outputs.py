@@ -18,7 +18,7 @@ def check_output(
     suffixes: Sequence[str],
     inputs: Iterable[str | os.PathLike[str] | None] = (),
 ) -> None:
-    """Refuse an output file that ends otherwise, has no folder, is one of the inputs, or belongs to a run.
+    """Refuse an output file that ends otherwise, as all files of a record do, has no folder, or is one of the inputs.
 
     >>> check_output("--page", Path("labels.csv"), PAGE)
     Traceback (most recent call last):
@@ -37,9 +37,6 @@ def check_output(
     for given in inputs:
         if given is not None and path.exists() and Path(given).exists() and path.samefile(given):
             raise ValueError(f"{option} is {path}, which is read by this command; give another file")
-    for folder in (path.absolute().parent, path.resolve().parent):
-        if ((folder.parent if folder.name == "model" else folder) / "run.json").is_file():
-            raise ValueError(f"{option} is {path}, in the folder of a run, where nothing but its record may lie")
 
 
 def files_of(run: Run) -> list[str | os.PathLike[str] | None]:
