@@ -40,12 +40,12 @@ def make_run() -> Callable[..., Path]:
         lr: float = 0.05,
         holdout: str = "test",
         diverged: int | None = None,
+        record_p: bool = False,
     ) -> Path:
         noise = None if rate is None else "symmetric"
         steps = 100 * evaluations
-        run = Run(
-            data="digits", net="mlp", weighting=weighting, noise=noise, rate=rate, seed=seed, iterations=steps, lr=lr
-        )
+        taught = {"weighting": weighting, "noise": noise, "rate": rate, "seed": seed, "lr": lr}
+        run = Run.from_mapping({"data": "digits", "net": "mlp", "iterations": steps, "record_p": record_p, **taught})
         details: dict[str, Any] = {"name": "digits", "holdout": holdout, "class_names": list(classes)}
         if rate is not None:
             count = len(classes)

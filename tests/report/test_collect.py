@@ -40,6 +40,19 @@ def test_labels_name_what_differs_and_nothing_else(tmp_path: Path, make_run: Cal
     assert labels == {f"DM(0.5, 8), {rest}" for rest in ("rate 0.4, lr 0.1", "rate 0.4, lr 0.05", "rate 0.2, lr 0.05")}
 
 
+def test_labels_leave_out_what_is_recorded_unless_nothing_else_differs(
+    tmp_path: Path, make_run: Callable[..., Path]
+) -> None:
+    make_run(tmp_path, "DM(lam=0.5, beta=8.0)", lr=0.1, record_p=True)
+    make_run(tmp_path, "GCE(q=0.7)", lr=0.05)
+    groups = group(collect([tmp_path]).runs)
+    assert {member.label for member in groups} == {"DM(0.5, 8), lr 0.1", "GCE(0.7), lr 0.05"}
+    assert all(set(member.varying) == {"weighting", "lr"} for member in groups)
+    make_run(tmp_path, "GCE(q=0.7)", lr=0.05, record_p=True)
+    labels = {member.label for member in group(collect([tmp_path]).runs)}
+    assert {"GCE(0.7), lr 0.05, record p False", "GCE(0.7), lr 0.05, record p True"} < labels
+
+
 def test_seeds_of_unequal_length_meet_where_they_can(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     make_run(tmp_path, seed=0)
     stopped = make_run(tmp_path, seed=1, done=False)

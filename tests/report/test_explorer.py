@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 import reweigh
 from reweigh.report import explorer_page
@@ -100,6 +101,79 @@ def test_values_that_are_not_allowed_are_marked_and_change_nothing(open_page: Ca
     settled(page)
     assert field.get_attribute("aria-invalid") == "true"
     assert "GCE(q=0.7)" in page.locator(".copy code").first.inner_text()
+
+
+@pytest.mark.parametrize(("text", "size"), [("1, 1, 1", 3), ("1, 1, 0.5", 1), ("0, 0", 2)])
+def test_a_batch_at_the_ends_is_shared_as_the_library_shares_it(
+    open_page: Callable[..., Any], text: str, size: int
+) -> None:
+    page = open_page(explorer_page("DM(0.5, 8)")).page
+    page.get_by_label("p of its examples").fill(text)
+    settled(page)
+    batch = page.evaluate("() => window.reweigh.explorer.state().specs.batch")
+    margins = [{0.0: -800.0, 0.5: 0.0, 1.0: 800.0}[float(p)] for p in text.split(", ")]
+    logits = torch.tensor([[margin, 0.0] for margin in margins], dtype=torch.float64)
+    weightings = (reweigh.DM(0.5, 8), reweigh.MAE(), reweigh.CCE(), reweigh.GCE(0.7))
+    for weighting, (name, shares) in zip(weightings, batch["sets"], strict=True):
+        stats = reweigh.inspect(logits, torch.zeros(len(margins), dtype=torch.long), weighting)
+        assert shares == pytest.approx(stats.share.tolist(), abs=1e-9)
+        assert f"{name} {float(stats.effective_size):g}" in batch["caption"]
+    assert f"DM(lam=0.5, beta=8) {size}," in batch["caption"]
+
+
+def test_what_is_constant_has_no_variance(open_page: Callable[..., Any]) -> None:
+    page = open_page(explorer_page("Uniform()")).page
+    assert page.locator(".facts tbody tr").first.locator("td").all_inner_texts()[2:4] == ["0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("2, -1, foo", "“2” is not a number from 0 to 1."),
+        ("nan", "“nan” is not a number from 0 to 1."),
+        ("0.5, 0,5", "“5” is not a number from 0 to 1."),
+        (" ", "Give at least one number from 0 to 1."),
+        ("0.5 " * 65, "At most 64 examples can be shown, not 65."),
+    ],
+)
+def test_a_batch_that_cannot_be_read_is_refused(open_page: Callable[..., Any], text: str, told: str) -> None:
+    page = open_page(explorer_page()).page
+    before = page.evaluate("() => window.reweigh.explorer.state().specs.batch")
+    field = page.get_by_label("p of its examples")
+    field.fill(text)
+    settled(page)
+    assert field.get_attribute("aria-invalid") == "true"
+    assert page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text() == told
+    assert page.evaluate("() => window.reweigh.explorer.state().specs.batch") == before
+    field.fill("0.5")
+    settled(page)
+    assert field.get_attribute("aria-invalid") == "false"
+    assert page.evaluate("() => window.reweigh.explorer.state().specs.batch")["names"] == ["0.5"]
+
+
+def test_half_a_class_is_refused(open_page: Callable[..., Any]) -> None:
+    page = open_page(explorer_page()).page
+    field = knob(page, "classes").locator("input[type=number]")
+    for text in ("2.5", ""):
+        field.fill(text)
+        settled(page)
+        assert field.get_attribute("aria-invalid") == "true"
+        assert page.evaluate("() => window.reweigh.explorer.state().classes") == 10
+
+
+def test_the_taper_is_that_of_the_weighting_until_it_is_turned(open_page: Callable[..., Any]) -> None:
+    page = open_page(explorer_page("DM(0.5, 8)")).page
+    choice, field = page.get_by_label("Weighting", exact=True).first, knob(page, "taper").locator("input[type=number]")
+    for name, taper in (("GCE", "0"), ("DM", "5e-7"), ("GCE", "0")):
+        choice.select_option(name)
+        settled(page)
+        assert float(field.input_value()) == float(taper)
+        assert "taper" not in "".join(page.locator(".copy code").all_inner_texts())
+    field.fill("0.01")
+    choice.select_option("DM")
+    settled(page)
+    assert field.input_value() == "0.01"
+    assert all("taper" in line for line in page.locator(".copy code").all_inner_texts())
 
 
 def test_copying(open_page: Callable[..., Any]) -> None:

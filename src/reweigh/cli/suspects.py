@@ -97,7 +97,7 @@ def _write_page(path: Path, folder: Path, found: Suspects) -> None:
     from reweigh.record.files import replace_file
     from reweigh.report.suspects import page_of_run
 
-    content = page_of_run(read_header(folder).run, found).encode()
+    content = page_of_run(read_header(folder).run, found, folder=folder).encode()
     replace_file(path, lambda file: file.write(content))
 
 

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 from reweigh.data.dataset import TEST
 from reweigh.errors import DataError
 from reweigh.record import Header, list_runs, read_header, read_result, read_rows
-from reweigh.spec import Run, describe
+from reweigh.spec import Run, describe, parse
+from reweigh.spec.signatures import brief
 
 TAUGHT = ("weighting", "loss", "method")
 _SEEDS = ("seed", "noise_seed")
+_RECORDS = {field.name for field in describe() if field.records}
 
 
 class Told(NamedTuple):
@@ -74,7 +76,8 @@ class Group:
     Attributes:
         label: what tells it from the other groups: what it is taught by, and the fields in which they differ.
         runs: by seed.
-        varying: those fields of the run, with their values, that are not the same in all groups.
+        varying: those fields of the run, with their values, that are not the same in all groups and can change a
+            result; where that leaves two groups alike, also those that say what is recorded.
     """
 
     label: str
@@ -143,9 +146,12 @@ def group(runs: Sequence[Told]) -> list[Group]:
         together.setdefault(json.dumps(values, sort_keys=True), []).append(told)
     keys = [json.loads(key) for key in together]
     differing = [name for name in hashed if len({json.dumps(key.get(name)) for key in keys}) > 1]
+    telling = [name for name in differing if name not in _RECORDS]
+    if len({json.dumps([key.get(name) for name in telling]) for key in keys}) < len(keys):
+        telling = differing
     groups = []
     for members in together.values():
-        varying = {name: getattr(members[0].header.run, name) for name in differing}
+        varying = {name: getattr(members[0].header.run, name) for name in telling}
         ordered = tuple(sorted(members, key=lambda told: told.header.run.seed))
         groups.append(Group(_label(ordered[0].header.run, varying), ordered, varying))
     return groups
@@ -158,8 +164,12 @@ def leading(groups: Sequence[Group], most: int) -> list[Group]:
 
 
 def taught_by(run: Run) -> str:
-    """The weighting, loss or method of a run."""
-    return str(next(value for name in TAUGHT if (value := getattr(run, name)) is not None))
+    """The weighting, loss or method of a run, written one way however the run has it.
+
+    >>> taught_by(Run(data="digits", net="mlp", weighting="DM(beta=8.0, lam=0.5)"))
+    'DM(0.5, 8)'
+    """
+    return str(brief(parse(next(value for name in TAUGHT if (value := getattr(run, name)) is not None))))
 
 
 def spread(values: Sequence[float]) -> tuple[float, float | None]:

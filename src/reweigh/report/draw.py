@@ -14,7 +14,7 @@ import numpy as np
 from reweigh.errors import require
 from reweigh.figures.svg import COLOURS
 from reweigh.record.files import make_folder, replace_file
-from reweigh.report.figure import Bars, Figure, Heat, Lines, Stack
+from reweigh.report.figure import Bars, Figure, Heat, Lines, Stack, alone
 
 DASHES = ("solid", "dashed", "dotted")
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -71,7 +71,11 @@ def _lines(axes: Any, figure: Lines) -> None:
         key = ("own", i) if series.group is None else series.group
         colour = colours.setdefault(key, COLOURS[len(colours) % len(COLOURS)])
         x, y = np.array(series.x), _array(series.y) * factor
-        axes.plot(x, y, color=colour, linestyle=DASHES[series.variant % 3], label=fill(series.name, 40), linewidth=1.8)
+        single = alone(series.y)
+        style = {"color": colour, "linestyle": DASHES[series.variant % 3], "linewidth": 1.8}
+        if single:
+            style |= {"marker": "o", "markevery": single, "markerfacecolor": "white" if series.variant else colour}
+        axes.plot(x, y, label=fill(series.name, 40), **style)
         if series.spread is not None:
             room = np.nan_to_num(_array(series.spread)) * factor
             axes.fill_between(x, y - room, y + room, color=colour, alpha=0.15, linewidth=0)
@@ -87,7 +91,14 @@ def _lines(axes: Any, figure: Lines) -> None:
 def _stack(axes: Any, figure: Stack) -> None:
     colours = require("matplotlib", extra="plot").colormaps["viridis"](np.linspace(0.05, 0.95, len(figure.names)))
     layers = np.nan_to_num(np.array([_array(layer) for layer in figure.layers])) * 100
-    axes.stackplot(figure.x, layers, labels=[f"p {name}" for name in figure.names], colors=colours, linewidth=0)
+    labels = [f"p {name}" for name in figure.names]
+    if len(figure.x) == 1:  # areas would have no width
+        for layer, floor, label, colour in zip(layers, np.cumsum(layers, 0) - layers, labels, colours, strict=True):
+            axes.bar(figure.x, layer, bottom=floor, label=label, color=colour, width=1)
+        axes.set_xlim(figure.x[0] - 1.5, figure.x[0] + 1.5)
+        axes.set_xticks(figure.x)
+    else:
+        axes.stackplot(figure.x, layers, labels=labels, colors=colours, linewidth=0)
     axes.margins(0)
     axes.set_ylabel(f"{figure.y_label} (%)")
     handles, labels = axes.get_legend_handles_labels()

@@ -6,6 +6,7 @@ their axes. A share is a number from 0 to 1; with `percent` its axis reads 0 to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -115,6 +116,16 @@ def short(value: Any) -> Any:
     if isinstance(value, dict | Series):  # dataclasses.asdict would copy every number on its own
         return {key: short(item) for key, item in (value if isinstance(value, dict) else vars(value)).items()}
     return [short(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def alone(values: Sequence[float | None]) -> list[int]:
+    """Indices of the values without a neighbour, which a line would not show.
+
+    >>> alone([0.5]), alone([None, 0.5, None, 0.1, 0.2])
+    ([0], [1])
+    """
+    there = [False, *(value is not None for value in values), False]
+    return [i for i in range(len(values)) if there[i : i + 3] == [False, True, False]]
 
 
 def thin(count: int, most: int) -> list[int]:

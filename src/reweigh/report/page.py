@@ -20,7 +20,7 @@ from reweigh.report.inside import inside
 SCRIPTS = (
     *("logs.js", "weightings.js", "density.js"),
     *("element.js", "axes.js", "marks.js", "figure.js"),
-    *("table.js", "report.js", "knobs.js", "explore.js", "theme.js", "page.js"),
+    *("table.js", "report.js", "knobs.js", "explore.js", "copy.js", "theme.js", "page.js"),
 )
 LARGEST = 1_000_000  # bytes
 # evaluations in a line, in a figure from inside, and classes: as many as the size allows

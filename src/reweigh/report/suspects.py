@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from reweigh.suspects.noise import LEVEL
 from reweigh.suspects.original import original
 from reweigh.suspects.table import NoiseEstimate, Suspects
 
-SCRIPTS = ("element.js", "theme.js", "decisions.js", "review.js", "gallery.js", "noise.js", "suspects.js")
+SCRIPTS = ("element.js", "copy.js", "theme.js", "decisions.js", "review.js", "gallery.js", "noise.js", "suspects.js")
 STYLES = ("page.css", "suspects.css")
 
 LEAST = 24  # examples to review, where fewer are called wrong
@@ -39,7 +41,11 @@ _DETAIL = (
 
 
 def suspects_page(
-    part: Part, suspects: Suspects, title: str = "Suspects", columns: Sequence[Column] | None = None
+    part: Part,
+    suspects: Suspects,
+    title: str = "Suspects",
+    columns: Sequence[Column] | None = None,
+    folder: Path | None = None,
 ) -> str:
     """One self-contained HTML page on the suspects of a training part; thinned until it is under 1 MB.
 
@@ -53,22 +59,25 @@ def suspects_page(
         suspects: the list.
         title: of the page.
         columns: of a table, its columns (`Dataset.columns`), so that numbers are shown in its own units.
+        folder: of the run, as the command that applies the decisions is to name it; unknown, it says RUN.
     """
     if len(suspects) and int(suspects.index.max()) >= len(part):
         raise ValueError(f"suspects: index {int(suspects.index.max())} is out of range for {len(part)} examples")
     sketch, page = sketcher(part, columns), ""
+    named = None if folder is None else shlex.quote(str(folder))
     rows = gallery_rows(suspects) if part.kind in ("images", "files") else []
     for most, detail in _DETAIL:
-        page = assemble(title, {"suspects": _content(suspects, rows, sketch, most, detail)}, SCRIPTS, STYLES)
+        content = {"folder": named, **_content(suspects, rows, sketch, most, detail)}
+        page = assemble(title, {"suspects": content}, SCRIPTS, STYLES)
         if len(page.encode()) < LARGEST:
             break
     return page
 
 
-def page_of_run(run: Run, suspects: Suspects, title: str | None = None) -> str:
+def page_of_run(run: Run, suspects: Suspects, title: str | None = None, folder: Path | None = None) -> str:
     """`suspects_page` of the examples that a run trains on, read anew from where its data lie."""
     part, columns = original(run)
-    return suspects_page(part, suspects, title or f"Suspects in {run.data}", columns)
+    return suspects_page(part, suspects, title or f"Suspects in {run.data}", columns, folder)
 
 
 def key_of(suspects: Suspects) -> str:

@@ -12,6 +12,7 @@ from reweigh.search.space import Range, Scalar
 from reweigh.spec import parse
 
 WIDTH, HEIGHT, EDGE = 640, 400, 64
+ROOM = 0.13  # of an axis, from one label to the next
 # Viridis at nine places: even for every kind of eye, and in grey.
 COLOURS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
 
@@ -62,9 +63,22 @@ def _axis(name: str, values: Sequence[Scalar], log: bool) -> Axis:
         return Axis(name, lambda value: order.index(str(value)) / (len(order) - 1), tuple(values))
     scale: Callable[[Any], float] = math.log if log and min(numbers) > 0 else float
     low, high = scale(min(numbers)), scale(max(numbers))
+
+    def place(value: Any) -> float:
+        return (scale(value) - low) / (high - low)
+
     few = sorted(numbers)
     ticks = few if len(few) <= 6 else [few[0], few[len(few) // 2], few[-1]]
-    return Axis(name, lambda value: (scale(value) - low) / (high - low), tuple(ticks))
+    return Axis(name, place, tuple(_apart(ticks, place)))
+
+
+def _apart(ticks: Sequence[float], place: Callable[[Any], float]) -> list[float]:
+    """The first and the last of ascending ticks, and those between whose labels do not run into another."""
+    kept = [ticks[0]]
+    for tick in ticks[1:-1]:
+        if min(place(tick) - place(kept[-1]), 1 - place(tick)) >= ROOM:
+            kept.append(tick)
+    return [*kept, ticks[-1]]
 
 
 def emphasis_map(outcome: Outcome) -> str | None:
@@ -128,7 +142,10 @@ def _colours(outcome: Outcome) -> Callable[[Tried], str]:
 
 
 def _limits(outcome: Outcome) -> tuple[float, float]:
-    """The range of colours: a few settings that collapse must not make all the others look alike."""
+    """The range of colours: a few settings that collapse must not make all the others look alike.
+
+    They share the lowest colour, which the legend marks with ≤.
+    """
     scores = sorted(tried.score for tried in _scored(outcome) if tried.score is not None) or [0.0]
     return max(scores[0], 2 * scores[len(scores) // 2] - scores[-1]), scores[-1]
 
@@ -150,8 +167,9 @@ def _legend(outcome: Outcome) -> list[str]:
         f'<rect x="{left}" y="{top + i * size:.1f}" width="14" height="{size + 0.5:.1f}" fill="{colour}"/>'
         for i, colour in enumerate(reversed(COLOURS))
     ]
-    ends = [_text(left + 7, top - 8, f"{100 * high:.1f} %"), _text(left + 7, HEIGHT - EDGE + 16, f"{100 * low:.1f} %")]
-    return parts + ends
+    below = "≤ " if any((tried.score or 0) < low for tried in _scored(outcome)) else ""
+    parts.append(_text(WIDTH - 6, top - 8, f"{100 * high:.1f} %", "end"))
+    return [*parts, _text(WIDTH - 6, HEIGHT - EDGE + 16, f"{below}{100 * low:.1f} %", "end")]
 
 
 def _dot(x: float, y: float, colour: str, tried: Tried, best: bool) -> str:

@@ -44,6 +44,7 @@ _SEED = integer(0)
 _HASH = matching("[0-9a-f]{12,64}", "12 to 64 hexadecimal digits")
 _FRACTION = number(0, 1, below=True)
 _WHERE = object()  # marks a field that says where or how fast, not what: it is left out of the hash
+_RECORD = object()  # marks a field that says what is written down, not what is learned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,13 +144,13 @@ class Run:
     workers: Annotated[int, integer(0, 1024), _WHERE, "processes that decode image files"] = 0
 
     # what is recorded
-    evaluate_every: Annotated[int, integer(1), "iterations between evaluations"] = 1000
+    evaluate_every: Annotated[int, integer(1), _RECORD, "iterations between evaluations"] = 1000
     checkpoint_every: Annotated[
-        int | None, optional(integer(1)), _WHERE, "iterations between checkpoints, if not at evaluations"
+        int | None, optional(integer(1)), _WHERE, _RECORD, "iterations between checkpoints, if not at evaluations"
     ] = None
-    record_p: Annotated[bool, flag, "record p of every training example at every evaluation"] = False
+    record_p: Annotated[bool, flag, _RECORD, "record p of every training example at every evaluation"] = False
     record_margins: Annotated[
-        bool, flag, "record every training example's margin, and the class it is to, at every evaluation"
+        bool, flag, _RECORD, "record every training example's margin, and the class it is to, at every evaluation"
     ] = False
 
     def __post_init__(self) -> None:
@@ -225,6 +226,7 @@ class Field(NamedTuple):
     default: Any  # dataclasses.MISSING where there is none
     check: Check
     hashed: bool
+    records: bool  # it says what is written down, and leaves what is learned alone
     help: str
 
 
@@ -240,7 +242,8 @@ def describe() -> tuple[Field, ...]:
     for field in fields(Run):
         kind, check, *marks, help_text = get_args(hints[field.name])
         choices = get_args(kind) if get_origin(kind) is Literal else ()
-        described.append(Field(field.name, kind, choices, field.default, check, _WHERE not in marks, help_text))
+        hashed, records = _WHERE not in marks, _RECORD in marks
+        described.append(Field(field.name, kind, choices, field.default, check, hashed, records, help_text))
     return tuple(described)
 
 

@@ -12,9 +12,10 @@ function ticks(low, high, most) {
 // {root, plot, X, Y}: an svg, the group to draw into, and the scales
 function frame({ width, height, x, y, label }) {
   const shown = y.ticks || ticks(y.low, y.high, 7).map((at) => [at, y.format ? y.format(at) : rounded(at)]);
-  const left = 24 + 7 * Math.max(2, ...shown.map(([, text]) => text.length));
+  const left = 28 + 8 * Math.max(2, ...shown.map(([, text]) => text.length));
   const [right, top, bottom] = [14, 10, 42];
-  const X = (value) => left + ((value - x.low) / (x.high - x.low || 1)) * (width - left - right);
+  const across = (value) => (x.high === x.low ? 0.5 : (value - x.low) / (x.high - x.low)); // a single place lies in the middle
+  const X = (value) => left + across(value) * (width - left - right);
   const Y = (value) => height - bottom - ((value - y.low) / (y.high - y.low || 1)) * (height - top - bottom);
   const root = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true", class: "chart" });
   for (const [at, text] of shown) {

@@ -1,6 +1,7 @@
 // A weighting as a density and as an objective: integrals over p taken in the margin, dp = p q dm, by Gauss-Legendre on
 // panels about one unit long over [-60, 60], with the exponential tails beyond; as reweigh.density does.
 const REACH = 60;
+const FARTHEST = 1000; // a margin that stands for p = 1 and, negative, for p = 0: logits are finite
 const GAUSS = [
   [0.1488743389816312, 0.2955242247147529],
   [0.4333953941292472, 0.2692667193099963],
@@ -46,7 +47,8 @@ const integral = (weighting) => Math.exp(logIntegral(weighting));
 
 function variance(weighting) {
   const [first, second] = [logIntegral(weighting), logIntegral(weighting, 0, 1, 2)];
-  return Math.exp(2 * first) * Math.max(0, Math.expm1(second - 2 * first));
+  const excess = second - 2 * first;
+  return excess < 1e-13 ? 0 : Math.exp(2 * first) * Math.expm1(excess); // less is what rounding leaves of a constant w
 }
 
 function share(weighting, low, high) {
@@ -105,7 +107,7 @@ function potentialRange(weighting) {
 
 // each example's part of the batch's whole derivative, and how many examples really pull
 function batch(weighting, probabilities) {
-  const pulls = probabilities.map((p) => logWeightAt(weighting, margin(p)));
+  const pulls = probabilities.map((p) => logWeightAt(weighting, Math.min(FARTHEST, Math.max(-FARTHEST, margin(p)))));
   const total = logSumExp(pulls);
   const shares = pulls.map((pull) => (total === -Infinity ? 0 : Math.exp(pull - total)));
   const squares = shares.reduce((sum, s) => sum + s * s, 0);

@@ -6,13 +6,13 @@ const PUBLISHED_TAPER = 5e-7;
 
 function buildExplorer({ catalogue, curveAt, start }, root, level) {
   const changed = () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(update); };
-  let waiting = 0;
+  let [waiting, probabilities] = [0, []];
   const first = chooser("Weighting", catalogue, curveAt, start, changed);
   const second = chooser("Compare with", catalogue, curveAt, { name: "MAE", values: {} }, changed);
-  const isLoss = catalogue.find((entry) => entry.name === start.name).kind === "loss";
-  const taper = knobView({ name: "taper", start: isLoss ? 0 : PUBLISHED_TAPER, least: 0, stops: TAPERS }, changed);
-  const classes = knobView({ name: "classes", low: 2, high: 100, step: 1, start: start.classes || 10, least: 2 }, changed);
-  const samples = el("input", { id: newId("samples"), type: "text", value: "0.98, 0.9, 0.7, 0.5, 0.3, 0.1, 0.02", oninput: changed });
+  const taper = knobView({ name: "taper", start: PUBLISHED_TAPER, least: 0, stops: TAPERS }, changed);
+  const classes = knobView({ name: "classes", low: 2, high: 100, step: 1, start: start.classes || 10, least: 2, whole: true }, changed);
+  const refusal = el("output", { class: "problem", id: newId("refusal") });
+  const samples = el("input", { id: newId("samples"), type: "text", value: "0.98, 0.9, 0.7, 0.5, 0.3, 0.1, 0.02", "aria-describedby": refusal.id, oninput: changed });
   const problem = el("output", { class: "problem" });
   const [python, command] = [copyLine("Python"), copyLine("Command")];
   const views = Object.fromEntries(["w", "density", "share", "potential", "batch"].map((key) => [key, figureView(level + 1)]));
@@ -22,7 +22,7 @@ function buildExplorer({ catalogue, curveAt, start }, root, level) {
     first.element,
     el("fieldset", null, el("legend", null, "Setting"), taper.element, classes.element, begin),
     second.element,
-    el("fieldset", null, el("legend", null, "A batch"), el("label", { htmlFor: samples.id, class: "above" }, "p of its examples"), samples));
+    el("fieldset", null, el("legend", null, "A batch"), el("label", { htmlFor: samples.id, class: "above" }, "p of its examples"), samples, refusal));
   root.append(
     el("p", null, "A weighting w(p) says how much an example counts whose label has probability p. Turn the knobs; every curve is computed here, as the library computes it."),
     el("div", { class: "explorer" }, controls, el("div", { class: "results" },
@@ -35,6 +35,7 @@ function buildExplorer({ catalogue, curveAt, start }, root, level) {
     problem.textContent = a.problem || b.problem || "";
     if (a.problem || b.problem) return;
     const own = a.kind === "loss" ? 0 : PUBLISHED_TAPER;
+    taper.startFrom(own);
     const tapered = taper.value === own ? "" : `, taper=${taper.value}`;
     python.set(`criterion = reweigh.Criterion(reweigh.${a.text}${tapered})`);
     command.set(`reweigh train --data digits --net mlp-128 --weighting "${a.text}"${taper.value === own ? "" : ` --taper ${taper.value}`}`);
@@ -48,7 +49,12 @@ function buildExplorer({ catalogue, curveAt, start }, root, level) {
     const at = weight(compared[0].tapered, 1 / count, 1 - 1 / count);
     begin.textContent = `A fresh net gives every class about 1/C = ${number(1 / count)}: there w = ${number(at)}, of which the label's logit gets −${number(at / 2)} and each of the ${count - 1} others +${number(at / 2 / (count - 1))}. Symmetric noise can be told from signal below a rate of (C − 1)/C = ${number((count - 1) / count)}.`;
     drawCurves(compared, count, views);
-    drawBatch(compared, samples.value, views.batch);
+    const read = readBatch(samples.value);
+    refusal.textContent = read.problem || "";
+    samples.classList.toggle("wrong", Boolean(read.problem));
+    samples.setAttribute("aria-invalid", Boolean(read.problem));
+    if (!read.problem) probabilities = read.probabilities;
+    drawBatch(compared, probabilities, views.batch);
   }
 
   return { update, state: () => ({ first: first.state(Math.round(classes.value)), taper: taper.value, classes: classes.value, specs: Object.fromEntries(Object.entries(views).map(([key, view]) => [key, view.spec])) }) };
@@ -102,9 +108,19 @@ function tall(values) {
   return Math.max(1e-9, (top > 6 * usual && values.some((value) => !Number.isFinite(value)) ? 2 * usual : top) * 1.06);
 }
 
-function drawBatch(compared, text, view) {
-  const given = text.split(/[\s,;]+/).filter(Boolean).map(Number).filter((p) => p >= 0 && p <= 1).slice(0, 64);
-  const probabilities = given.length ? given : [0.5];
+const MOST_EXAMPLES = 64;
+
+// {probabilities}, or {problem}: a sentence about what is wrong
+function readBatch(text) {
+  const words = text.split(/[\s,;]+/).filter(Boolean);
+  const wrong = words.find((word) => !(Number(word) >= 0 && Number(word) <= 1));
+  if (wrong !== undefined) return { problem: `“${wrong}” is not a number from 0 to 1.` };
+  if (!words.length) return { problem: "Give at least one number from 0 to 1." };
+  if (words.length > MOST_EXAMPLES) return { problem: `At most ${MOST_EXAMPLES} examples can be shown, not ${words.length}.` };
+  return { probabilities: words.map(Number) };
+}
+
+function drawBatch(compared, probabilities, view) {
   const results = compared.map((each) => batch(each.tapered, probabilities));
   const sizes = compared.map((each, i) => `${each.text} ${number(results[i].effective, 3)}`).join(", ");
   view.update({ kind: "bars", title: "Who gets how much of this batch", x_label: "p of the example", y_label: "share of the batch", percent: true, names: probabilities.map(String), sets: compared.map((each, i) => [each.text, results[i].shares]), colours: compared.map((each) => each.colour), caption: `Shares of the batch's whole derivative. Examples that really pull, of ${probabilities.length}: ${sizes}.` });
@@ -122,19 +138,4 @@ function factsTable(compared) {
     each.range.every(Number.isFinite) ? "yes" : "no",
   ]);
   return plainTable(["weighting", "mode", "∫ w dp", "variance", "of w / ∫ w", "on p < ½", "objective", "bounded"], rows, "The numbers of each weighting");
-}
-
-function copyLine(label) {
-  const code = el("code");
-  const button = el("button", { type: "button", "aria-label": `Copy: ${label}`, onclick: async () => {
-    try {
-      await navigator.clipboard.writeText(code.textContent);
-      button.textContent = "Copied";
-    } catch {
-      getSelection().selectAllChildren(code);
-      button.textContent = "Selected";
-    }
-    setTimeout(() => { button.textContent = "Copy"; }, 1500);
-  } }, "Copy");
-  return { element: el("div", { class: "copy" }, el("span", null, label), code, button), set: (text) => { code.textContent = text; } };
 }

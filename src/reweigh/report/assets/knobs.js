@@ -1,7 +1,7 @@
 // A slider and a number field for one parameter, which follow each other.
 const TAPERS = [0, ...[-9, -8, -7, -6, -5, -4, -3, -2, -1].flatMap((k) => [Number(`1e${k}`), Number(`5e${k}`)])];
 
-function knobView({ name, low, high, step, start, least, most, stops }, changed) {
+function knobView({ name, low, high, step, start, least, most, stops, whole }, changed) {
   const id = newId("knob");
   const nearest = (value) => stops.reduce((a, b) => (Math.abs(b - value) < Math.abs(a - value) ? b : a));
   const toSlider = (value) => (stops ? stops.indexOf(nearest(value)) : value);
@@ -20,24 +20,31 @@ function knobView({ name, low, high, step, start, least, most, stops }, changed)
     step: "any",
     value: start,
     "aria-label": `${name}, exact value`,
-    oninput: () => { if (field.value !== "") set(Number(field.value), "field"); },
+    oninput: () => set(field.value === "" ? NaN : Number(field.value), "field"),
   });
-  let value = start;
+  let [value, turned] = [start, false];
 
   function set(next, from) {
-    const wrong = !Number.isFinite(next) || (least !== null && least !== undefined && next < least) || (most !== undefined && next > most);
+    const wrong = !Number.isFinite(next) || (least !== null && least !== undefined && next < least) || (most !== undefined && next > most) || (whole && !Number.isInteger(next));
     field.classList.toggle("wrong", wrong);
     field.setAttribute("aria-invalid", wrong);
     if (wrong) return;
+    turned = true;
+    show(next, from);
+    changed();
+  }
+
+  function show(next, from) {
     value = next;
     if (from !== "slider") slider.value = toSlider(next);
     if (from !== "field") field.value = next;
     slider.setAttribute("aria-valuetext", String(next));
-    changed();
   }
 
   const element = el("div", { class: "knob", "data-name": name }, el("label", { htmlFor: id }, name), slider, field);
-  return { element, get value() { return value; }, name };
+  // a start that may still change, until somebody turns the knob
+  const startFrom = (next) => { if (!turned) show(next); };
+  return { element, get value() { return value; }, name, startFrom };
 }
 
 // choose a weighting, and turn its knobs

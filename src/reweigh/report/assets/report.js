@@ -40,13 +40,13 @@ function runsTable(groups, chosen, changed) {
   const columns = [
     { name: "Draw", plain: true, value: () => 0, cell: (group) => checkbox(group) },
     text("Taught by", (group) => group.taught),
-    ...["data", "net", "holdout"].filter((name) => name === "data" || (name === "holdout" ? noisy : differs(name))).map((name) => text({ data: "Data", net: "Net", holdout: "Tested on" }[name], (group) => group[name])),
+    { name: "Final %", value: (group) => group.final && group.final[0], cell: (group) => score(group.final) },
+    { name: "Best %", value: (group) => group.best && group.best[0], cell: (group) => score(group.best) },
+    { name: "Runs done", value: (group) => group.done, cell: (group) => `${group.done} of ${group.seeds.length}${group.diverged ? `, ${group.diverged} diverged` : ""}` },
+    ...["holdout", "data", "net"].filter((name) => name === "data" || (name === "holdout" ? noisy : differs(name))).map((name) => text({ data: "Data", net: "Net", holdout: "Tested on" }[name], (group) => group[name])),
     text("Noise", (group) => group.noise),
     { name: "Wrong labels", value: (group) => group.measured, cell: (group) => percent(group.measured) },
     ...also.map((name) => text(sentence(name), (group) => (group.also[name] === undefined ? null : group.also[name]))),
-    { name: "Runs done", value: (group) => group.done, cell: (group) => `${group.done} of ${group.seeds.length}${group.diverged ? `, ${group.diverged} diverged` : ""}` },
-    { name: "Final %", value: (group) => group.final && group.final[0], cell: (group) => score(group.final) },
-    { name: "Best %", value: (group) => group.best && group.best[0], cell: (group) => score(group.best) },
   ];
 
   function checkbox(group) {
@@ -66,7 +66,7 @@ function runsTable(groups, chosen, changed) {
     return box;
   }
 
-  const table = sortableTable(columns, groups, { label: "Table of runs", initial: columns.length - 2, descending: true });
+  const table = sortableTable(columns, groups, { label: "Table of runs", initial: columns.findIndex((column) => column.name === "Final %"), descending: true });
   const hint = el("output");
   const filter = el("input", { type: "search", id: newId("filter"), oninput: () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -127,6 +127,9 @@ function reviewSection(suspects, store) {
   tell();
   reach(cards[0]);
 
+  const command = copyLine("Command");
+  command.set(`reweigh correct ${suspects.folder || "RUN"} --decisions decisions.csv -o corrected`);
+
   return el("section", { "aria-labelledby": "review" },
     el("h2", { id: "review" }, "Look at them and decide"),
     el("p", null, `The ${number(cards.length)} most suspicious examples, the worst first: the label each has → the label it should perhaps have. `,
@@ -136,5 +139,5 @@ function reviewSection(suspects, store) {
     el("div", { class: "toolbar" },
       el("label", null, "Pair", pair), el("label", null, "Show", state), counter, save, forget),
     none, list,
-    el("p", null, "Decisions stay in this browser until you forget them. To apply the file: ", el("code", null, "reweigh correct RUN --decisions decisions.csv -o corrected")));
+    el("p", null, "Decisions stay in this browser until you forget them. To apply the file:"), command.element);
 }
