@@ -27,7 +27,7 @@ WALK = {
     "fused longest": (32, 4, 1),
 }
 # The single pass reads a row twice, and the longer it is, the fewer programs may be at work for it to be in the cache
-# still. Bytes of a row, beyond which it is:
+# still. A row of more bytes than these is walked so:
 LONG = {"fused middle": 72 * 1024, "fused long": 112 * 1024, "fused longest": 384 * 1024}
 # So many rows are weighed by one program, and no second one is needed to settle.
 ROWS_AT_ONCE = 1024
