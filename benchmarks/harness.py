@@ -32,6 +32,7 @@ from reweigh.spec import Run
 from reweigh.streams import generator
 from reweigh.train.captured import Captured, Speed, compile_net, looking
 from reweigh.train.convolution import use_small_convolutions
+from reweigh.train.evaluate import at_once
 from reweigh.train.loop import Eager
 from reweigh.train.optimisers import build_optimiser
 
@@ -198,7 +199,7 @@ def evaluation(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], speed
         for _ in range(4):
             torch.cuda.synchronize()
             start = time.perf_counter()
-            see(eager.method.predictor, eager.batches, lambda z, y, i: eager.method.weights(z, y, i, 0))
+            at_once(see(eager.method.predictor, eager.batches, lambda z, y, i: eager.method.weights(z, y, i, 0)))
             seconds.append(time.perf_counter() - start)
     return {"images_per_second": round(IMAGES / min(seconds)), "seconds": round(min(seconds), 3)}
 

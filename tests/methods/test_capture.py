@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from reweigh.methods.cell import Drawn, Number
 from reweigh.methods.parse import PARTS
 from reweigh.spec import parse
 from reweigh.train.captured import Captured
+from reweigh.train.evaluate import WAITING, Waiting
 from reweigh.train.loop import Eager, Progress, train
 
 MASK = "[[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]"
@@ -148,7 +149,8 @@ def eager_of(context: Context, method: Method) -> Eager:
 def trained(context: Context, method: Method, iteration: Callable[[int], Tensor]) -> list[Any]:
     """Everything there is after a run that is evaluated every third iteration."""
 
-    def evaluate(step: int) -> dict[str, Any]:
+    def evaluate(step: int) -> Generator[Waiting, None, dict[str, Any]]:
+        yield WAITING
         batch = context.batches.batch(0)
         with torch.no_grad():
             weights = method.weights(method.predictor(batch.inputs), batch.target, batch.index, step - 1)

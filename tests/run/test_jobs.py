@@ -19,6 +19,7 @@ import torch
 from finished import learnt
 from reweigh.record import summarise
 from reweigh.run import Interrupted, Speed, Update, execute, execute_many
+from reweigh.run.execute import updates
 from reweigh.run.jobs import in_turns
 from reweigh.spec import Run
 
@@ -192,6 +193,15 @@ def test_what_is_asked_for_must_make_sense(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is there twice"):
         execute_many([RUN, RUN], tmp_path)
     assert execute_many([], tmp_path) == []
+
+
+def test_an_evaluation_leaves_turns_to_others_and_tells_nothing(tmp_path: Path) -> None:
+    run, told = replace(RUN, iterations=2, evaluate_every=2), list[Update]()
+    turns = list(updates(run, tmp_path / "turns", should_stop=lambda: False, speed=Speed(False, False, False)))
+    execute(run, tmp_path / "watched", watch=told.append)
+    assert [turn for turn in turns if turn is not None] == told
+    assert [turn is None for turn in turns] == [False, True, True, True, False]  # 1,257 + 540 images: three batches
+    assert told[-1].row is not None
 
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

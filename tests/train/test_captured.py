@@ -20,7 +20,7 @@ from reweigh.run import Interrupted, Speed, Update, execute
 from reweigh.run.parts import criterion_of
 from reweigh.spec import Run
 from reweigh.train.captured import Captured, compile_net, fastest, looking, on_stream
-from reweigh.train.evaluate import look
+from reweigh.train.evaluate import at_once, look
 from reweigh.train.loop import Eager
 from reweigh.train.optimisers import build_optimiser, prepare, restore
 
@@ -215,8 +215,8 @@ def test_looking_is_look_where_nothing_is_captured() -> None:
     eager = eager_on_the_cpu()
     see = looking(Speed(False, False, False), eager.autocast, 3, lambda: None)
     ours, plain = (
-        see(eager.method.predictor, eager.batches),
-        look(eager.method.predictor, eager.batches, 3, eager.autocast),
+        at_once(see(eager.method.predictor, eager.batches)),
+        at_once(look(eager.method.predictor, eager.batches, 3, eager.autocast)),
     )
     for a, b in zip(ours[:4], plain[:4], strict=True):
         assert torch.equal(a, b)

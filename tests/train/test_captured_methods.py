@@ -20,7 +20,7 @@ from reweigh.record import read_header
 from reweigh.run import Interrupted, Speed, Update, execute
 from reweigh.spec import Run
 from reweigh.train.captured import Captured, fastest, give_velocities, looking
-from reweigh.train.evaluate import look
+from reweigh.train.evaluate import at_once, look
 from reweigh.train.loop import Eager
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -237,7 +237,7 @@ def test_every_net_is_evaluated_by_its_own_graph(monkeypatch: pytest.MonkeyPatch
     part = Resident(np.random.default_rng(0).normal(size=(8, 2)).astype(np.float32), np.arange(8) % 2)
     see = looking(Speed(True, False, False), nullcontext, 4, lambda: None)
     for net in (nn.Linear(2, 2), nn.Linear(2, 2)):
-        assert torch.equal(see(net, part).p, look(net, part, 4, nullcontext).p)
+        assert torch.equal(at_once(see(net, part)).p, at_once(look(net, part, 4, nullcontext)).p)
 
 
 def test_these_runs_can_be_carried_out(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from reweigh.spec import Run, parse
 from reweigh.train import checkpoint
 from reweigh.train.captured import Captured, Speed, fastest, looking, on_stream
 from reweigh.train.distributed import Ranks, joined, sharing
-from reweigh.train.evaluate import holdout_row, training_row
+from reweigh.train.evaluate import Waiting, at_once, holdout_row, training_row
 from reweigh.train.loop import Eager, Progress, has_dropout, train
 from reweigh.train.optimisers import build_optimiser, restore
 from reweigh.train.schedules import learning_rate
@@ -92,7 +92,8 @@ def execute(
         raise TypeError(f"run must be a reweigh.Run, got a {type(run).__name__}: Run.from_mapping reads a dict")
     with machine(run), joined(device_of(run)) as ranks, on_stream(device_of(run)):
         for update in updates(run, root, should_stop=should_stop, speed=speed or Speed(), ranks=ranks):
-            watch(update)
+            if update is not None:
+                watch(update)
     return folder_of(run, root)
 
 
@@ -102,18 +103,25 @@ def folder_of(run: Run, root: Path) -> Path:
 
 
 def updates(
-    run: Run, root: Path, *, should_stop: Callable[[], bool], speed: Speed, ranks: Ranks | None = None
-) -> Generator[Update]:
+    run: Run,
+    root: Path,
+    *,
+    should_stop: Callable[[], bool],
+    speed: Speed,
+    ranks: Ranks | None = None,
+    gathered: Callable[[], Material] | None = None,
+) -> Generator[Update | None]:
     """`execute` as an iterator, one update for each iteration, so that runs can take turns.
 
-    The caller sets torch's switches (`machine`) and the stream.
+    None comes where there is nothing to tell, but another run could go on: between the batches of an evaluation. The
+    caller sets torch's switches (`machine`) and the stream, and may have the material gathered ahead.
     """
     ranks, folder = ranks or Ranks(), folder_of(run, root)
     if (folder / "result.json").exists() and summarise(folder).state == "done":
         return
     device = ranks.device(device_of(run))
     speed = speed.for_run(run, device)
-    material = gather(run)
+    material = gather(run) if gathered is None else gathered()
     with ExitStack() as stack:
 
         def open_record() -> Record | None:
@@ -135,7 +143,7 @@ def _carry_out(
     should_stop: Callable[[], bool],
     speed: Speed,
     ranks: Ranks,
-) -> Iterator[Update]:
+) -> Iterator[Update | None]:
     shard = ranks.shard(run.batch_size) if ranks.size > 1 else None
     batches = batches_of(run, material.train, material, device, order=order_of(run, material.train), shard=shard)
     test = batches_of(run, material.dataset.test, material, device, order=None) if len(material.dataset.test) else None
@@ -170,15 +178,15 @@ def _carry_out(
     columns: list[Tensor] = []  # p, margin and rival of every training example at the evaluation at hand
     see = looking(speed, autocast, size, lambda: beat(progress.step))
 
-    def evaluate(step: int) -> dict[str, Any]:
+    def evaluate(step: int) -> Generator[Waiting, None, dict[str, Any]]:
         if record is None:
             return {}
-        seen = see(method.predictor, batches, lambda z, y, i: method.weights(z, y, i, step - 1))
+        seen = yield from see(method.predictor, batches, lambda z, y, i: method.weights(z, y, i, step - 1))
         columns[:] = [seen.p, seen.margin, seen.rival]
         row = training_row(seen, given, clean, material.dataset.num_classes)
         for name, part in (("test", test), ("validation", validation)):
             if part is not None:
-                row |= holdout_row(see(method.predictor, part), part.labels.cpu(), name)
+                row |= holdout_row((yield from see(method.predictor, part)), part.labels.cpu(), name)
         return row
 
     def save() -> None:
@@ -224,6 +232,9 @@ def _carry_out(
     for row in rows:
         step = progress.step
         beat(step)
+        if isinstance(row, Waiting):
+            yield None
+            continue
         is_row = row is not None
         if row is not None and record is not None:
             row = finite(row)
@@ -247,7 +258,7 @@ def _carry_out(
         if stopping and step < run.iterations:
             raise Interrupted(folder, step)
     if record is not None:
-        seen = see(method.predictor, test) if test is not None else None
+        seen = at_once(see(method.predictor, test)) if test is not None else None
         seconds = round(time.perf_counter() - started, 3)
         result = result_of(run, material, read_rows(folder), best, seen) | {"seconds": seconds}
         finish(run, material, method.predictor, best, result, record)

@@ -12,6 +12,7 @@ import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from reweigh.run.execute import Interrupted, Update, execute, folder_of, updates
+from reweigh.run.material import Material, gather
 from reweigh.run.parts import device_of, machine
 from reweigh.spec import Run
 from reweigh.train.captured import Speed
@@ -89,14 +91,24 @@ def in_turns(
     """Runs with the same settings of the machine, one iteration each in turn, every one on a stream of its own.
 
     The host only launches; what is launched for different runs overlaps on the device. What is compiled for a net
-    serves all runs of it.
+    serves all runs of it. For a GPU the material of the runs at hand and of the next one is gathered by a thread.
     """
     images = Counter[str]()
     for run in runs.values():
         images[run.net] += run.iterations * run.batch_size
     waiting, outcomes = deque(runs), dict[int, Outcome]()
-    active: dict[int, tuple[Generator[Update], Callable[[], AbstractContextManager[Any]]]] = {}
+    active: dict[int, tuple[Generator[Update | None], Callable[[], AbstractContextManager[Any]]]] = {}
     first = runs[waiting[0]]
+    reader, ahead = ThreadPoolExecutor(1), dict[int, Future[Material]]()
+
+    def gathering(number: int) -> Callable[[], Material] | None:
+        is_done = (folder_of(runs[number], root) / "result.json").exists()
+        if is_done or device_of(first).type != "cuda":
+            return None
+        if number not in ahead:
+            ahead[number] = reader.submit(gather, runs[number])
+        return ahead[number].result
+
     with machine(first):
         try:
             while waiting or active:
@@ -106,17 +118,21 @@ def in_turns(
                     number = waiting.popleft()
                     run = runs[number]
                     how = speed.for_run(run, device_of(run), images[run.net])
-                    turns = updates(run, root, should_stop=should_stop, speed=how)
+                    turns = updates(run, root, should_stop=should_stop, speed=how, gathered=gathering(number))
                     active[number] = turns, _stream(device_of(first))
+                    ahead.pop(number, None)
+                if waiting:
+                    gathering(waiting[0])
                 for number, (turns, stream) in list(active.items()):
                     with stream():
                         told = _turn(runs[number], root, turns)
                     if isinstance(told, Update):
                         watch(number, told)
-                    else:
+                    elif told is not None:
                         outcomes[number] = told
                         del active[number]
         finally:
+            reader.shutdown(wait=False, cancel_futures=True)
             for turns, _ in active.values():
                 turns.close()
     return outcomes
@@ -132,7 +148,7 @@ def _not_begun(runs: dict[int, Run], waiting: deque[int], root: Path) -> dict[in
     return outcomes
 
 
-def _turn(run: Run, root: Path, turns: Iterator[Update]) -> Update | Outcome:
+def _turn(run: Run, root: Path, turns: Iterator[Update | None]) -> Update | Outcome | None:
     try:
         return next(turns)
     except StopIteration:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from reweigh.batches import Batch, Loader, Resident
 from reweigh.methods.criterion import ByCriterion
 from reweigh.spec import Run
 from reweigh.train.convolution import use_small_convolutions
-from reweigh.train.evaluate import Seen, Weigh, columns, look, seen_of
+from reweigh.train.evaluate import WAITING, Seen, Waiting, Weigh, columns, look, seen_of
 from reweigh.train.loop import Eager
 
 WORTH_COMPILING = 5_000_000  # images: half a minute is won back, or nearly, and the next run finds it in the cache
@@ -194,36 +194,44 @@ class Captured:
 
 
 def capture(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """What `work` does on the current stream, as a graph; nothing is executed."""
+    """What `work` does on the current stream, as a graph; nothing is executed.
+
+    The stream is the run's own: libraries keep a workspace for each, which graphs that run side by side must not share.
+    Unlike `torch.cuda.graph` it lets the device go on with other runs, unless memory is short.
+    """
     graph = torch.cuda.CUDAGraph()
-    # on the run's own stream: libraries keep a workspace for each, which graphs that run side by side must not share
-    with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+    free, total = torch.cuda.mem_get_info()
+    if free < total // 4:
+        torch.cuda.empty_cache()  # a graph has memory of its own; giving back what is free waits for the device
+    graph.capture_begin(capture_error_mode="thread_local")
+    try:
         work()
+    finally:
+        graph.capture_end()
     return graph
 
 
-See = Callable[..., Seen]
+See = Callable[..., Generator[Waiting, None, Seen]]
 
 
 def looking(
     speed: Speed, autocast: Callable[[], AbstractContextManager[Any]], batch_size: int, beat: Callable[[], None]
 ) -> See:
     """(net, part, weigh) -> Seen: `look`, whose forward pass over full batches is captured where it can be."""
-    graphs: dict[tuple[int, int], _Forward] = {}  # by net, which a method may change, and part
+    graphs: dict[int, _Forward] = {}  # by net, which a method may change; the parts of a run have one shape
 
-    def see(net: nn.Module, part: Resident | Loader, weigh: Weigh | None = None) -> Seen:
+    def see(net: nn.Module, part: Resident | Loader, weigh: Weigh | None = None) -> Generator[Waiting, None, Seen]:
         if not speed.capture or isinstance(part, Loader):
             return look(net, part, batch_size, autocast, weigh, beat)
-        which = id(net), id(part)
-        if which not in graphs:
-            graphs[which] = _Forward(net, autocast)
-        return graphs[which](part, batch_size, weigh, beat)
+        if id(net) not in graphs:
+            graphs[id(net)] = _Forward(net, autocast)
+        return graphs[id(net)](part, batch_size, weigh, beat)
 
     return see
 
 
 class _Forward:
-    """Evaluation of one part: full batches by replay, the last, shorter one as it is."""
+    """Evaluation of a net: full batches by replay, the last, shorter one as it is."""
 
     def __init__(self, net: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
         self.net, self.autocast = net, autocast
@@ -232,7 +240,9 @@ class _Forward:
         self._logits: Tensor
 
     @torch.no_grad()
-    def __call__(self, part: Resident, batch_size: int, weigh: Weigh | None, beat: Callable[[], None]) -> Seen:
+    def __call__(
+        self, part: Resident, batch_size: int, weigh: Weigh | None, beat: Callable[[], None]
+    ) -> Generator[Waiting, None, Seen]:
         was_training = self.net.training
         self.net.eval()
         found = []
@@ -240,8 +250,9 @@ class _Forward:
             beat()
             full = len(batch.target) == batch_size
             found.append(columns(self._replay(batch) if full else self._forward(batch.inputs), batch, weigh))
+            yield WAITING
         self.net.train(was_training)
-        return seen_of(found)
+        return (yield from seen_of(found))
 
     def _forward(self, inputs: Tensor) -> Tensor:
         with self.autocast():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,23 @@ class Seen(NamedTuple):
 Weigh = Callable[[Tensor, Tensor, Tensor], Tensor | None]
 
 
+class Waiting:
+    """What an evaluation yields where another run may take its turn: the device has work, and the host has none."""
+
+
+WAITING: Final = Waiting()
+T = TypeVar("T")
+
+
+def at_once(turns: Generator[Waiting, None, T]) -> T:
+    """What comes out in the end, for one who has nothing else to do."""
+    while True:
+        try:
+            next(turns)
+        except StopIteration as end:
+            return cast(T, end.value)
+
+
 @torch.no_grad()
 def look(
     net: nn.Module,
@@ -48,8 +65,11 @@ def look(
     autocast: Callable[[], AbstractContextManager[Any]],
     weigh: Weigh | None = None,
     beat: Callable[[], None] = lambda: None,
-) -> Seen:
-    """Every example of a part once, without augmentation; only N numbers of each kind are kept, never N x C."""
+) -> Generator[Waiting, None, Seen]:
+    """Every example of a part once, without augmentation; only N numbers of each kind are kept, never N x C.
+
+    Yields after every batch, and while the device is not ready.
+    """
     was_training = net.training
     net.eval()
     found: list[tuple[Tensor, ...]] = []
@@ -58,8 +78,9 @@ def look(
         with autocast():
             logits: Tensor = net.forward(batch.inputs)  # past what may be compiled, which is so for training
         found.append(columns(logits, batch, weigh))
+        yield WAITING
     net.train(was_training)
-    return seen_of(found)
+    return (yield from seen_of(found))
 
 
 def columns(logits: Tensor, batch: Batch, weigh: Weigh | None) -> tuple[Tensor, ...]:
@@ -74,9 +95,16 @@ def columns(logits: Tensor, batch: Batch, weigh: Weigh | None) -> tuple[Tensor, 
     return kept if weight is None else (*kept, weight.double())
 
 
-def seen_of(found: list[tuple[Tensor, ...]]) -> Seen:
-    """The columns of all batches, joined, on the CPU."""
-    joined = [torch.cat(parts).cpu() for parts in zip(*found, strict=True)]
+def seen_of(found: list[tuple[Tensor, ...]]) -> Generator[Waiting, None, Seen]:
+    """The columns of all batches, joined, on the CPU, as soon as they are there."""
+    there = [torch.cat(parts) for parts in zip(*found, strict=True)]
+    if there[0].is_cuda:
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
+        done.record()
+        # copying at once would make the host wait, and every run beside this one with it
+        while not done.query():  # type: ignore[no-untyped-call]
+            yield WAITING
+    joined = [column.cpu() for column in there]
     p, predicted, confidence, cross_entropy, lead, rival = joined[:6]
     return Seen(p, predicted, confidence, cross_entropy, lead, rival, joined[6] if len(joined) > 6 else None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from reweigh.batches import Batch, Loader, Resident
 from reweigh.methods.protocol import Method
 from reweigh.streams import mix
+from reweigh.train.evaluate import Waiting
 from reweigh.train.optimisers import prepare
 
 
@@ -125,10 +126,12 @@ def train(
     total: int,
     epoch: int,
     learning_rate: Callable[[int], float],
-    evaluate: Callable[[int], dict[str, Any]],
+    evaluate: Callable[[int], Generator[Waiting, None, dict[str, Any]]],
     is_evaluated: Callable[[int], bool],
-) -> Iterator[dict[str, Any] | None]:
+) -> Iterator[dict[str, Any] | Waiting | None]:
     """Train to `total` iterations; yield after every one: a row where `is_evaluated`, else None.
+
+    What `evaluate` yields comes out before the row.
 
     All state is in the method, its optimiser and `progress`: going on from a saved copy of the three is the same as
     never having stopped.
@@ -149,8 +152,9 @@ def train(
         if progress.step % epoch == 0:
             method.epoch_end(progress.step // epoch - 1)
         if is_evaluated(progress.step):
-            row = {"step": progress.step, "lr": learning_rate(step), "loss": progress.mean_loss()}
-            yield row | evaluate(progress.step)
+            found = yield from evaluate(progress.step)
+            # the loss last: to read it is to wait for the device, which has come here by now
+            yield {"step": progress.step, "lr": learning_rate(step), "loss": progress.mean_loss()} | found
         else:
             yield None
 
