@@ -11,9 +11,11 @@ from pathlib import Path
 
 from reweigh.experiment.claims import verdicts
 from reweigh.experiment.drawing import panels_of
+from reweigh.experiment.judged import grids, judged
 from reweigh.experiment.load import load
 from reweigh.experiment.render import markdown
 from reweigh.experiment.saved import Saved, read_saved
+from reweigh.experiment.values import Experiment
 from reweigh.report import write
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,8 +34,8 @@ def main(root: Path = ROOT) -> None:
     """Write the page and its figures."""
     saved = read_results(root / "experiments" / "results")
     figures = draw(saved, root / "docs" / "figures")
-    unmeasured = [name for name in titles(root / "experiments").items() if name[0] not in saved]
-    (root / "docs" / "results.md").write_text(page(saved, figures, dict(unmeasured)), encoding="utf-8")
+    planned = experiments(root / "experiments")
+    (root / "docs" / "results.md").write_text(page(saved, figures, planned), encoding="utf-8")
 
 
 def read_results(folder: Path) -> dict[str, Saved]:
@@ -42,10 +44,10 @@ def read_results(folder: Path) -> dict[str, Saved]:
     return {each.experiment.name: each for each in found}
 
 
-def titles(folder: Path) -> dict[str, str]:
-    """The titles of all experiments that train something, by name."""
-    experiments = [each for path in sorted(folder.glob("*.py")) for each in load(path)]
-    return {each.name: each.title for each in experiments if each.cells}
+def experiments(folder: Path) -> dict[str, Experiment]:
+    """All experiments that train something, by name."""
+    found = [each for path in sorted(folder.glob("*.py")) for each in load(path)]
+    return {each.name: each for each in found if each.cells}
 
 
 def draw(saved: Mapping[str, Saved], folder: Path) -> dict[str, str]:
@@ -59,20 +61,21 @@ def draw(saved: Mapping[str, Saved], folder: Path) -> dict[str, str]:
     return written
 
 
-def page(saved: Mapping[str, Saved], figures: Mapping[str, str], unmeasured: Mapping[str, str]) -> str:
+def page(saved: Mapping[str, Saved], figures: Mapping[str, str], planned: Mapping[str, Experiment]) -> str:
     """The whole page."""
     parts = [HEAD, claims(saved)]
     for name, each in saved.items():
         blocks = each.blocks()
         measured = [block for block in blocks if block.kind is not None]
-        parts.append(markdown(each.experiment, measured, level=2).rstrip())
+        trials = grids(judged(planned[name], each.store)) if name in planned else []
+        parts.append(markdown(each.experiment, measured, trials, level=2).rstrip())
         if left := [block.column for block in blocks if block.kind is None]:
             parts.append(f"Not measured: {', '.join(left)}.")
         if name in figures:
             parts.append(f"![{each.experiment.title}](figures/{figures[name]})")
         parts.append(provenance(each))
-    if unmeasured:
-        told = [f"- {title} (`{name}`)" for name, title in unmeasured.items()]
+    if unmeasured := [each for name, each in planned.items() if name not in saved]:
+        told = [f"- {each.title} (`{each.name}`)" for each in unmeasured]
         parts.append("\n".join(["## Not measured here", "", *told]))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 

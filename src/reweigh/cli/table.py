@@ -154,21 +154,29 @@ def _sit(experiment: Experiment, asked: Asked, tell: Tell, should_stop: Callable
 
 
 def _show(found: Sequence[Saved], output: Path | None, as_json: bool) -> None:
+    from reweigh.experiment.judged import grids, judged
     from reweigh.experiment.render import grid_of, mapping, markdown, notes
     from reweigh.record.files import replace_file
 
+    choices = [judged(saved.experiment, saved.store) for saved in found]
     if output is not None:
-        written = "\n".join(markdown(saved.experiment, saved.blocks()) for saved in found).encode()
+        pages = [
+            markdown(each.experiment, each.blocks(), grids(made)) for each, made in zip(found, choices, strict=True)
+        ]
+        written = "\n".join(pages).encode()
         replace_file(output, lambda file: file.write(written))
     if as_json:
-        print_json({"experiments": [mapping(saved.experiment, saved.blocks()) for saved in found]})
+        told = [
+            mapping(each.experiment, each.blocks()) | {"choices": [choice._asdict() for choice in made]}
+            for each, made in zip(found, choices, strict=True)
+        ]
+        print_json({"experiments": told})
         return
-    for saved in found:
+    for saved, made in zip(found, choices, strict=True):
         print(saved.experiment.title)
         for note in notes(saved.experiment):
             console().print(note)
-        for block in saved.blocks():
-            shown = grid_of(block, saved.experiment.metrics)
+        for shown in (*(grid_of(block, saved.experiment.metrics) for block in saved.blocks()), *grids(made)):
             print(f"\n{shown.title}")
             console().print(grid(shown.columns, shown.rows))
         print()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reweigh.experiment.load import load
+from reweigh.experiment.judged import grids, judged
 from reweigh.experiment.render import markdown
 from reweigh.experiment.session import Asked, choose, clock, sit
 from reweigh.run import Update
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop, failed, stopped = clock(asked), False, False
     for experiment in choose(load(options.file), asked):
         saved, ended = sit(experiment, asked, tell=_say, should_stop=stop)
-        print(markdown(saved.experiment, saved.blocks()), flush=True)
+        trials = grids(judged(saved.experiment, saved.store))
+        print(markdown(saved.experiment, saved.blocks(), trials), flush=True)
         for name, reason in ended.failed.items():
             print(f"failed: {name}: {reason}", file=sys.stderr)
         failed, stopped = failed or bool(ended.failed), stopped or ended.stopped

@@ -84,11 +84,10 @@ def notes(experiment: Experiment) -> list[str]:
     return told
 
 
-def markdown(experiment: Experiment, found: Sequence[Block], level: int = 1) -> str:
-    """An experiment as Markdown."""
+def markdown(experiment: Experiment, found: Sequence[Block], more: Sequence[Grid] = (), level: int = 1) -> str:
+    """An experiment as Markdown: its blocks, then more tables."""
     parts = [f"{'#' * level} {experiment.title}", "\n".join(f"- {note}" for note in notes(experiment))]
-    for block in found:
-        grid = grid_of(block, experiment.metrics)
+    for grid in (*(grid_of(block, experiment.metrics) for block in found), *more):
         head = [_row(grid.columns), _row(["---", *["---:"] * (len(grid.columns) - 1)])]
         parts += [f"{'#' * (level + 1)} {grid.title}", "\n".join([*head, *map(_row, grid.rows)])]
     remarks = {f"{cell.row}: {cell.note}" for cell in experiment.cells if cell.note}
