@@ -10,10 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.criterion.options import Options
-from reweigh.direction import class_dim, is_batched, log_probabilities, margin_and_pull
+from reweigh.direction import at_least_float32, class_dim, is_batched, log_probabilities
 
-Found = tuple[Tensor, Tensor, Tensor]
-"""The value, c shaped like the target, and softmax over the others - onehot_y: the gradient is c / 2 times that."""
+Found = tuple[Tensor, Tensor | None, Tensor]
+"""The value, c shaped like the target, and softmax over the others - onehot_y: the gradient is c / 2 times that.
+
+Without a c the last is the gradient itself.
+"""
+FAR = 1e30  # a margin beyond it is that of a row without another class to turn to, or of logits nobody has
 
 
 def is_direct(*others: Tensor | float | None) -> bool:
@@ -54,20 +58,27 @@ def plainly(logits: Tensor, target: Tensor, options: Options) -> Found | None:
     or unknown label, a row without another class to turn to, a NaN, a batch in which nothing counts. Any of them is
     noticed, and left to the longer way.
     """
-    low, high = target.aminmax()
-    if low.item() < 0 or high.item() >= logits.shape[1]:
+    z, index = at_least_float32(logits), target.unsqueeze(1)
+    try:
+        own = z.gather(1, index)  # looks at every label, at no cost
+    except (IndexError, RuntimeError):
         return None
-    margin, pull = margin_and_pull(logits, target)
+    gradient = z.scatter(1, index, torch.finfo(z.dtype).min)
+    top = gradient.amax(1, keepdim=True)
+    total = gradient.sub_(top).exp_().sum(1, keepdim=True)
+    gradient.scatter_(1, index, -total)
+    total = total.double()
+    margin = own.double().sub_(top).sub_(total.log()).squeeze(1)
     log_p, log_q = log_probabilities(margin)
     log_w = options.weighting.log_weight(log_p, log_q)
     c = torch.softmax(log_w, 0) if options.batch else log_w.exp() / len(target)
-    if not (margin.max().item() < math.inf and c.max().item() < math.inf):
+    if not (margin.max().item() < FAR and c.max().item() < math.inf):
         return None
     if options.taper:
         q = log_q.exp()
         c = c * q / (q + options.taper)
-    value = log_p.sum() / -len(target)
-    return value.to(logits.dtype if logits.dtype == torch.float64 else torch.float32), c, pull
+    gradient.mul_((c.unsqueeze(1) / total.mul_(2)).to(z.dtype))
+    return (log_p.sum() / -len(target)).to(z.dtype), None, gradient
 
 
 class Direct(torch.autograd.Function):
@@ -92,8 +103,12 @@ class Direct(torch.autograd.Function):
             (gradient,) = torch.autograd.grad(ctx.again(logits), logits, incoming, create_graph=True)
             return gradient, None, None
         coefficient, pull = ctx.found or ctx.find(logits)[1:]
-        size = (incoming * (coefficient / 2)).to(pull.dtype).unsqueeze(class_dim(logits))
+        size = incoming
+        if coefficient is not None:
+            size = (incoming * (coefficient / 2)).to(pull.dtype).unsqueeze(class_dim(logits))
         if is_batched(incoming):  # several gradients, for which there is no room
             return (size * pull).to(logits.dtype), None, None
         ctx.found = None
-        return pull.mul_(size).to(logits.dtype), None, None
+        if coefficient is not None or size.item() != 1:
+            pull.mul_(size)
+        return pull.to(logits.dtype), None, None

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reweigh.experiment.load import load
 from reweigh.experiment.judged import grids, judged
+from reweigh.experiment.load import load
 from reweigh.experiment.render import markdown
 from reweigh.experiment.session import Asked, choose, clock, sit
 from reweigh.run import Update

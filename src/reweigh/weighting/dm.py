@@ -36,7 +36,10 @@ class DM(Weighting):
         check(self, "beta", self.beta, low=-math.inf)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        return self.beta * (power(self.lam, log_p) + log_q).exp()
+        if isinstance(self.lam, Tensor):
+            return self.beta * (power(self.lam, log_p) + log_q).exp()
+        # in fewer steps; at λ = 0 there is no p, whose logarithm may be -inf
+        return self.beta * (torch.add(log_q, log_p, alpha=self.lam) if self.lam else log_q).exp()
 
     @property
     def mode(self) -> Mode:
