@@ -151,7 +151,8 @@ def weigh_book(book: Tensor, target: Tensor, num_classes: int, weights: Weights)
     constants = (*weights.choices, weights.batch, reduction, programs == 1, B)
     launch(weigh.weigh_rows, programs, tensors, numbers, constants, 4 if B <= 256 else 8)
     if programs > 1:
-        launch(weigh.settle, 1, (settled, values), (programs,), (weights.batch, reduction, 256), 4)
+        wide = min(256, power_of_two(programs))  # no wider than needed: half a microsecond
+        launch(weigh.settle, 1, (settled, values), (programs,), (weights.batch, reduction, wide), 4)
     return settled, values
 
 
