@@ -27,16 +27,14 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from provenance import provenance
 
 from reweigh.data import mars
 from reweigh.data.mars import Index
-from reweigh.data.source.images import Files
 from reweigh.record import read_header, read_result
 from reweigh.retrieval import gallery_rows, score
 from reweigh.retrieval.features import Fused, frame_features
@@ -144,22 +142,18 @@ def prepare() -> None:
     torch.set_num_threads(1)
 
 
-@lru_cache(maxsize=1)
-def searched(data: Path) -> tuple[Index, NDArray[np.uint8]]:
-    """The tracklets to search, and their frames, decoded once for all runs of a process."""
-    index = mars.scan(data)
-    assert index.test.frames is not None
-    return index, index.test.frames.array((HEIGHT, WIDTH))
+scan = lru_cache(maxsize=1)(mars.scan)
 
 
 def carry_out(place: Place, task: Task) -> dict[str, Any]:
     """Train, unless it is done, and search; one line of the CSV."""
     run = run_of(task, place)
     folder = execute(run, place.root)
-    (index, frames), device = searched(place.data), device_of(run)
+    index, device = scan(place.data), device_of(run)
+    assert index.test.frames is not None
     net, card = load_model(folder / "model", device=device)
     fused = Fused(index.test.lengths.tolist())
-    for seen in frame_features(net, card, cast(Files, frames), device=device):  # any sequence of images will do
+    for seen in frame_features(net, card, index.test.frames, device=device):
         fused.add(seen)
     noise = read_header(folder).details.get("noise") or {}
     line: dict[str, Any] = {
