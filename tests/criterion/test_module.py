@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from reweigh import CCE, DM, BinaryCriterion, Criterion
+from reweigh import CCE, DM, BinaryCriterion, Criterion, LinearCriterion, inspect
 from reweigh.functional import derivative_manipulation
 
 LOGITS, TARGET = torch.zeros(2, 3), torch.tensor([0, 2])
@@ -26,8 +26,32 @@ LOGITS, TARGET = torch.zeros(2, 3), torch.tensor([0, 2])
     ],
 )
 def test_a_call_takes_tensors(logits: Any, target: Any, sample_weight: Any, told: str, extra: dict[str, Any]) -> None:
+    criterion = Criterion(DM(0.5, 8), **extra)
     with pytest.raises(TypeError, match=told):
-        Criterion(DM(0.5, 8), **extra)(logits, target, sample_weight=sample_weight)
+        criterion(logits, target, sample_weight=sample_weight)
+    with pytest.raises(TypeError, match=told):
+        criterion.log_normaliser(logits, target, sample_weight)
+    with pytest.raises(TypeError, match=told):
+        inspect(logits, target, DM(0.5, 8), sample_weight=sample_weight, **extra)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"hidden": [[0.0]]}, "hidden must be a tensor, got a list"),
+        ({"weight": None}, "weight must be a tensor, got a NoneType"),
+        ({"weight": np.zeros((3, 4))}, "weight must be a tensor, got a ndarray"),
+        ({"target": [0, 2]}, "target must be a tensor, got a list"),
+        ({"bias": [0.0] * 3}, "bias must be a tensor, got a list"),
+        ({"sample_weight": [1.0, 1.0]}, "sample_weight must be a tensor, got a list"),
+    ],
+)
+def test_a_linear_criterion_takes_tensors(wrong: dict[str, Any], told: str) -> None:
+    given: dict[str, Any] = {"hidden": torch.zeros(2, 4), "weight": torch.zeros(3, 4), "target": TARGET} | wrong
+    criterion = LinearCriterion(DM(0.5, 8))
+    for call in (criterion, criterion.log_normaliser):
+        with pytest.raises(TypeError, match=told):
+            call(**given)
 
 
 def test_the_functional_form_and_the_binary_one_do_too() -> None:
@@ -35,6 +59,8 @@ def test_the_functional_form_and_the_binary_one_do_too() -> None:
         derivative_manipulation(LOGITS, TARGET, DM(0.5, 8), weight=[1.0, 1.0, 1.0])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="target must be a tensor, got a list"):
         BinaryCriterion(CCE())(LOGITS, [[0.0] * 3] * 2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="target must be a tensor, got a list"):
+        BinaryCriterion(DM(0.5, 8)).log_normaliser(LOGITS, [[0.0] * 3] * 2)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

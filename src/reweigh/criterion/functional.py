@@ -142,7 +142,7 @@ def criterion(
             return Direct.apply(logits, directly, by_margins)  # type: ignore[no-any-return, no-untyped-call]
         return by_margins(logits)
     except (AttributeError, TypeError):  # of what is no tensor: only then it is worth the time to look
-        check_tensors(logits, target, weight=weight, sample_weight=sample_weight)
+        check_tensors({"logits": logits, "target": target}, weight=weight, sample_weight=sample_weight)
         raise
 
 
@@ -160,7 +160,7 @@ def binary_criterion(
     try:
         labels = read_binary(logits, target, options.weighting, weight, pos_weight, sample_weight)
     except (AttributeError, TypeError):
-        check_tensors(logits, target, **factors)
+        check_tensors({"logits": logits, "target": target}, **factors)
         raise
     check_call(options, log_normaliser, factors)
     value, coefficient = _weigh(labels, options, log_normaliser)

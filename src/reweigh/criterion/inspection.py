@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from reweigh.criterion.functional import active
-from reweigh.criterion.labels import read
+from reweigh.criterion.labels import check_tensors, read
 from reweigh.criterion.options import Normalise, Taper, resolve
 from reweigh.direction import class_dim, log_probabilities, margins, statistic
 from reweigh.weighting import Weighting
@@ -55,6 +55,7 @@ def inspect(
     tensor([0.0667, 0.3333, 0.6000], dtype=torch.float64)
     """
     options = resolve(weighting, "mean", normalise, taper, "cross_entropy", None)
+    check_tensors({"logits": logits, "target": target}, weight=weight, sample_weight=sample_weight)
     labels = read(logits, target, options.weighting, weight, sample_weight, ignore_index, label_smoothing)
     log_p, log_q = log_probabilities(labels.margin)
     log_w = labels.weighting.log_weight(log_p, log_q)

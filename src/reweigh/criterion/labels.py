@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -126,16 +126,16 @@ def check_floating(logits: Tensor) -> None:
         raise ValueError(f"logits must not be NaN under torch.autograd.detect_anomaly, got NaN at {where}")
 
 
-def check_tensors(logits: object, target: object, **factors: object) -> None:
-    """Refuse what is no tensor; of the factors those that are given.
+def check_tensors(needed: Mapping[str, object], **factors: object) -> None:
+    """Refuse what is no tensor, by name; of the factors those that are given.
 
-    >>> check_tensors(torch.zeros(1, 2), [0])
+    >>> check_tensors({"logits": torch.zeros(1, 2), "target": [0]})
     Traceback (most recent call last):
         ...
     TypeError: target must be a tensor, got a list: give torch.as_tensor(target)
     """
     given = {name: factor for name, factor in factors.items() if factor is not None}
-    for name, value in {"logits": logits, "target": target, **given}.items():
+    for name, value in {**needed, **given}.items():
         if not isinstance(value, Tensor):
             kind = type(value).__name__
             raise TypeError(f"{name} must be a tensor, got a {kind}: give torch.as_tensor({name})")

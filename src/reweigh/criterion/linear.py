@@ -11,7 +11,7 @@ from torch import Tensor
 
 from reweigh.criterion.chunks import LOG2, Labels, accumulate, log_normaliser_of
 from reweigh.criterion.emit import group_size, over_group
-from reweigh.criterion.labels import check_floating, check_indices, over_positions
+from reweigh.criterion.labels import check_floating, check_indices, check_tensors, over_positions
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, WithOptions, check_call
 from reweigh.direction import statistic
 from reweigh.weighting import Weighting
@@ -104,6 +104,7 @@ class LinearCriterion(WithOptions):
             log_normaliser: log Σ s w over several micro-batches, from `log_normaliser`, to accumulate exactly.
         """
         options = self.options
+        _check(hidden, weight, target, bias, sample_weight)
         check_call(options, log_normaliser, {"weight": self.weight, "sample_weight": sample_weight})
         if sample_weight is not None and sample_weight.requires_grad and torch.is_grad_enabled():
             raise ValueError(
@@ -122,6 +123,7 @@ class LinearCriterion(WithOptions):
         sample_weight: Tensor | None = None,
     ) -> Tensor:
         """log Σ s w of a micro-batch; `torch.logsumexp` of several is the `log_normaliser` of their union."""
+        _check(hidden, weight, target, bias, sample_weight)
         layer, labels = self._prepare(hidden, weight, target, bias, sample_weight)
         options = self.options
         return log_normaliser_of(accumulate(*layer, labels, options, (False, False, False)), options)
@@ -208,6 +210,10 @@ class _Linear(torch.autograd.Function):
         if of_bias is not None:
             of_bias = (of_bias * factor).to(ctx.bias_type)
         return of_hidden, of_weight, of_bias, None, None, None
+
+
+def _check(hidden: object, weight: object, target: object, bias: object, sample_weight: object) -> None:
+    check_tensors({"hidden": hidden, "weight": weight, "target": target}, bias=bias, sample_weight=sample_weight)
 
 
 def _multiply(gradient: Tensor, factor: Tensor) -> None:

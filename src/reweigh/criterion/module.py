@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from reweigh.criterion.functional import binary_criterion, criterion, log_normaliser_of, read_binary
-from reweigh.criterion.labels import read
+from reweigh.criterion.labels import check_tensors, read
 from reweigh.criterion.options import Normalise, Reduction, Taper, Value, WithOptions
 from reweigh.spec.checks import plain_number
 from reweigh.weighting import Weighting
@@ -110,6 +110,7 @@ class Criterion(WithOptions):
     def log_normaliser(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """log Σ s w of a micro-batch; `torch.logsumexp` of several is the `log_normaliser` of their union."""
         options = self.options
+        check_tensors({"logits": logits, "target": target}, sample_weight=sample_weight)
         labels = read(
             logits.detach(),
             target,
@@ -178,6 +179,7 @@ class BinaryCriterion(WithOptions):
     def log_normaliser(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """log Σ s w of a micro-batch."""
         options = self.options
+        check_tensors({"logits": logits, "target": target}, sample_weight=sample_weight)
         labels = read_binary(logits.detach(), target, options.weighting, self.weight, self.pos_weight, sample_weight)
         return log_normaliser_of(labels, options)
 
