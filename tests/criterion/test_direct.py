@@ -69,7 +69,10 @@ def test_either_way(
         same(got, wanted)
 
 
-@pytest.mark.parametrize("case", ["ignored", "nothing else", "nan", "nothing counts", "infinite weight", "uint8"])
+CASES = ["ignored", "nothing else", "nothing", "lowest", "nan", "nothing counts", "infinite weight", "uint8"]
+
+
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("normalise", [None, "batch"])
 def test_what_is_not_plain_is_noticed(case: str, normalise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     logits, target = torch.randn(6, 4, generator=torch.Generator().manual_seed(4)), torch.arange(6) % 4
@@ -78,6 +81,10 @@ def test_what_is_not_plain_is_noticed(case: str, normalise: Any, monkeypatch: py
         target[2] = -100
     elif case == "nothing else":
         logits[1, torch.arange(4) != target[1]] = -torch.inf
+    elif case == "nothing":
+        logits[1] = -torch.inf
+    elif case == "lowest":
+        logits[1] = torch.finfo(logits.dtype).min
     elif case == "nan":
         logits[3, 0] = torch.nan
     elif case == "nothing counts":
@@ -123,6 +130,33 @@ def test_backward_twice_and_a_second_derivative() -> None:
     (slope,) = torch.autograd.grad(value, logits, create_graph=True)
     rows = [torch.autograd.grad(entry, logits, retain_graph=True)[0] for entry in slope.flatten()]
     torch.testing.assert_close(torch.stack(rows).reshape(exact.shape), exact)
+
+
+@pytest.mark.parametrize(("beta", "factor"), [(110, 1e-12), (-110, 1e12)])
+def test_weights_beyond_float32_meet_what_scales_them_first(
+    beta: float, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logits, target = torch.randn(4, 3, generator=torch.Generator().manual_seed(6)), torch.tensor([0, 1, 2, 0])
+    criterion = Criterion(DM(0, beta), normalise=None)
+
+    def scaled(z: Tensor, y: Tensor) -> Tensor:
+        return factor * criterion(z, y)
+
+    expected = through_margins(monkeypatch, scaled, logits, target)
+    for got, wanted in zip(result(scaled, logits, target), expected, strict=True):  # type: ignore[arg-type]
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=0)
+        assert torch.isfinite(got).all()
+
+
+def test_a_weight_for_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Constant(CCE):
+        def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+            return log_p.new_zeros(())
+
+    logits, target = torch.randn(4, 3, generator=torch.Generator().manual_seed(7)), torch.tensor([0, 1, 2, 0])
+    expected = through_margins(monkeypatch, Criterion(Constant()), logits, target)
+    for got, wanted in zip(result(Criterion(Constant()), logits, target), expected, strict=True):
+        same(got, wanted)
 
 
 def test_many_gradients_at_once() -> None:

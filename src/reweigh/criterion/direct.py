@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from reweigh.criterion.options import Options
 from reweigh.direction import at_least_float32, class_dim, is_batched, log_probabilities
 
-Found = tuple[Tensor, Tensor | None, Tensor]
-"""The value, c shaped like the target, and softmax over the others - onehot_y: the gradient is c / 2 times that.
+Found = tuple[Tensor, Tensor, Tensor]
+"""The value, a size shaped like the target, and a pull shaped like the logits: the gradient is one times the other.
 
-Without a c the last is the gradient itself.
+The pull is any multiple of softmax over the others - onehot_y.
 """
-FAR = 1e30  # a margin beyond it is that of a row without another class to turn to, or of logits nobody has
 
 
 def is_direct(*others: Tensor | float | None) -> bool:
@@ -63,22 +62,22 @@ def plainly(logits: Tensor, target: Tensor, options: Options) -> Found | None:
         own = z.gather(1, index)  # looks at every label, at no cost
     except (IndexError, RuntimeError):
         return None
-    gradient = z.scatter(1, index, torch.finfo(z.dtype).min)
-    top = gradient.amax(1, keepdim=True)
-    total = gradient.sub_(top).exp_().sum(1, keepdim=True)
-    gradient.scatter_(1, index, -total)
+    nothing = torch.finfo(z.dtype).min
+    pull = z.scatter(1, index, nothing)
+    top = pull.amax(1, keepdim=True)
+    total = pull.sub_(top).exp_().sum(1, keepdim=True)
+    pull.scatter_(1, index, -total)  # a row in units of its total: dividing by that is left to its size
     total = total.double()
     margin = own.double().sub_(top).sub_(total.log()).squeeze(1)
     log_p, log_q = log_probabilities(margin)
     log_w = options.weighting.log_weight(log_p, log_q)
     c = torch.softmax(log_w, 0) if options.batch else log_w.exp() / len(target)
-    if not (margin.max().item() < FAR and c.max().item() < math.inf):
+    if not (top.min().item() > nothing and margin.max().item() < math.inf and c.max().item() < math.inf):
         return None
     if options.taper:
         q = log_q.exp()
         c = c * q / (q + options.taper)
-    gradient.mul_((c.unsqueeze(1) / total.mul_(2)).to(z.dtype))
-    return (log_p.sum() / -len(target)).to(z.dtype), None, gradient
+    return (log_p.sum() / -len(target)).to(z.dtype), c / total.mul_(2).squeeze(1), pull
 
 
 class Direct(torch.autograd.Function):
@@ -102,13 +101,9 @@ class Direct(torch.autograd.Function):
         if torch.is_grad_enabled():
             (gradient,) = torch.autograd.grad(ctx.again(logits), logits, incoming, create_graph=True)
             return gradient, None, None
-        coefficient, pull = ctx.found or ctx.find(logits)[1:]
-        size = incoming
-        if coefficient is not None:
-            size = (incoming * (coefficient / 2)).to(pull.dtype).unsqueeze(class_dim(logits))
+        size, pull = ctx.found or ctx.find(logits)[1:]
+        size = (incoming * size).to(pull.dtype).unsqueeze(class_dim(logits))
         if is_batched(incoming):  # several gradients, for which there is no room
             return (size * pull).to(logits.dtype), None, None
         ctx.found = None
-        if coefficient is not None or size.item() != 1:
-            pull.mul_(size)
-        return pull.to(logits.dtype), None, None
+        return pull.mul_(size).to(logits.dtype), None, None

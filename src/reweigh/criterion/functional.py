@@ -118,7 +118,7 @@ def criterion(
             return m
 
         labels, value, coefficient = weighed(z, find)
-        return _reduce(value, options, labels.dense, z), coefficient, found[0]
+        return _reduce(value, options, labels.dense, z), coefficient / 2, found[0]
 
     def between_passes(z: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
         labels, value, coefficient = weighed(z, lambda *_: m)
