@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from reweigh.run import Interrupted, Speed, Update, execute, execute_many
 from reweigh.run.execute import updates
 from reweigh.run.jobs import in_turns
 from reweigh.spec import Run
+from reweigh.train.evaluate import WAITING, seen_of
 
 RUN = Run(
     data="digits",
@@ -202,6 +204,21 @@ def test_an_evaluation_leaves_turns_to_others_and_tells_nothing(tmp_path: Path) 
     assert [turn for turn in turns if turn is not None] == told
     assert [turn is None for turn in turns] == [False, True, True, True, False]  # 1,257 + 540 images: three batches
     assert told[-1].row is not None
+
+
+def test_waiting_for_the_device_is_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beats = list[int]()
+    monkeypatch.setattr(import_module("reweigh.run.execute"), "heartbeat", lambda: beats.append)
+    execute(RUN, tmp_path / "usual")
+    usual = len(beats)
+
+    def slowly(*arguments: Any) -> Any:
+        yield from [WAITING] * 1000
+        return (yield from seen_of(*arguments))
+
+    monkeypatch.setattr("reweigh.train.evaluate.seen_of", slowly)
+    execute(RUN, tmp_path / "slow")
+    assert len(beats) == 2 * usual
 
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

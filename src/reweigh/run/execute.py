@@ -230,11 +230,11 @@ def _carry_out(
     )
     lost = False
     for row in rows:
-        step = progress.step
-        beat(step)
-        if isinstance(row, Waiting):
+        if isinstance(row, Waiting):  # without a heartbeat: a device that hangs must be noticed
             yield None
             continue
+        step = progress.step
+        beat(step)
         is_row = row is not None
         if row is not None and record is not None:
             row = finite(row)

@@ -12,7 +12,6 @@ import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -20,13 +19,14 @@ from typing import Any, NamedTuple
 
 import torch
 
+from reweigh.run.ahead import Ahead
 from reweigh.run.execute import Interrupted, Update, execute, folder_of, updates
-from reweigh.run.material import Material, gather
 from reweigh.run.parts import device_of, machine
 from reweigh.spec import Run
 from reweigh.train.captured import Speed
 
 SELDOM = 0.1  # seconds between updates from a process that tell only how far it is
+MOMENT = 1e-4  # seconds to leave to others while all runs wait for the device
 
 
 class Outcome(NamedTuple):
@@ -99,17 +99,8 @@ def in_turns(
     waiting, outcomes = deque(runs), dict[int, Outcome]()
     active: dict[int, tuple[Generator[Update | None], Callable[[], AbstractContextManager[Any]]]] = {}
     first = runs[waiting[0]]
-    reader, ahead = ThreadPoolExecutor(1), dict[int, Future[Material]]()
-
-    def gathering(number: int) -> Callable[[], Material] | None:
-        is_done = (folder_of(runs[number], root) / "result.json").exists()
-        if is_done or device_of(first).type != "cuda":
-            return None
-        if number not in ahead:
-            ahead[number] = reader.submit(gather, runs[number])
-        return ahead[number].result
-
-    with machine(first):
+    with machine(first), Ahead(root) as ahead:
+        on_gpu = device_of(first).type == "cuda"
         try:
             while waiting or active:
                 if should_stop():
@@ -118,21 +109,24 @@ def in_turns(
                     number = waiting.popleft()
                     run = runs[number]
                     how = speed.for_run(run, device_of(run), images[run.net])
-                    turns = updates(run, root, should_stop=should_stop, speed=how, gathered=gathering(number))
+                    gathered = ahead.material(run) if on_gpu else None
+                    turns = updates(run, root, should_stop=should_stop, speed=how, gathered=gathered)
                     active[number] = turns, _stream(device_of(first))
-                    ahead.pop(number, None)
-                if waiting:
-                    gathering(waiting[0])
+                if waiting and on_gpu:
+                    ahead.begin(runs[waiting[0]])
+                is_idle = len(active) > 0
                 for number, (turns, stream) in list(active.items()):
                     with stream():
                         told = _turn(runs[number], root, turns)
+                    is_idle = is_idle and told is None
                     if isinstance(told, Update):
                         watch(number, told)
                     elif told is not None:
                         outcomes[number] = told
                         del active[number]
+                if is_idle and on_gpu:
+                    time.sleep(MOMENT)
         finally:
-            reader.shutdown(wait=False, cancel_futures=True)
             for turns, _ in active.values():
                 turns.close()
     return outcomes
