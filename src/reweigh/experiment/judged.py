@@ -14,14 +14,13 @@ class Judged(NamedTuple):
     """One choice: the accuracy on the held-out part at the end of the trial of every option, and what it decided.
 
     Attributes:
-        row, column: the cell it was made for.
+        place: the cell it was made for: its row, and its column where the experiment has several.
         what: the name of what was chosen, such as "lr".
         scores: by option; None where a trial is missing or its score is not a number.
         chosen: such as "lr 0.1"; None while a trial is missing.
     """
 
-    row: str
-    column: str
+    place: str
     what: str
     scores: dict[str, float | None]
     chosen: str | None
@@ -30,6 +29,7 @@ class Judged(NamedTuple):
 def judged(experiment: Experiment, store: Store) -> list[Judged]:
     """All choices of which a trial is there, in the order of their cells."""
     found = []
+    several = len(experiment.columns) > 1
     for cell in experiment.cells:
         if not isinstance(cell.what, Choice):
             continue
@@ -37,25 +37,25 @@ def judged(experiment: Experiment, store: Store) -> list[Judged]:
         if any(trials.values()):
             scores = {label: None if trial is None else trial.metrics.get(SCORE) for label, trial in trials.items()}
             made = decide(cell.what, store)
-            found.append(Judged(cell.row, cell.column, cell.what.what, scores, None if made is None else made[0]))
+            place = f"{cell.row}, {cell.column}" if several else cell.row
+            found.append(Judged(place, cell.what.what, scores, None if made is None else made[0]))
     return found
 
 
 def grids(choices: list[Judged]) -> list[Grid]:
     """One table for all choices among the same options, a choice a row.
 
-    >>> grids([Judged("CCE", "own lr", "lr", {"0.1": 0.8512, "1": None}, "lr 0.1")])[0].rows
-    [('CCE', '85.1', '-', 'lr 0.1')]
+    >>> grids([Judged("CCE, own lr", "lr", {"0.1": 0.8512, "1": None}, "lr 0.1")])[0].rows
+    [('CCE, own lr', '85.1', '-', 'lr 0.1')]
     """
     alike: dict[tuple[str, ...], list[Judged]] = {}
     for choice in choices:
         alike.setdefault((choice.what, *choice.scores), []).append(choice)
     found = []
     for (what, *labels), group in alike.items():
-        several = len({choice.column for choice in group}) > 1
         rows = [
             (
-                f"{choice.row}, {choice.column}" if several else choice.row,
+                choice.place,
                 *("-" if score is None else f"{100 * score:.1f}" for score in choice.scores.values()),
                 choice.chosen or "-",
             )
