@@ -59,8 +59,7 @@ WHEN = {
     "MetaWeightNet": "Trusted labels; what it learns is a weighting that can be looked at.",
     "D2L": "Long trainings in which memorising sets in visibly.",
     "MentorNetPD": "To reproduce it; the curriculum is a formula of the loss.",
-    "MentorNetDD": "Trusted labels for one data set, many trainings on similar ones. "
-    "(Measured with less noise in its lesson than asked for, as it then was.)",
+    "MentorNetDD": "Trusted labels for one data set, many trainings on similar ones.",
     "SAdaptation, simple": "Class-dependent noise that nobody knows.",
     "SAdaptation, complex": "Noise that depends on the example; C² H more weights.",
     "Masking": "It is known which classes can be confused, but not how often.",
