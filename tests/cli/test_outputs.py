@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reweigh.cli.outputs import FIGURE, PAGE, check_output, files_of
+from reweigh.cli.outputs import FIGURE, PAGE, check_output, check_outside, files_of
 from reweigh.spec import Run
 
 
@@ -26,6 +26,23 @@ def test_an_input_is_not_written_over(table: Path, tmp_path: Path, link) -> None
     with pytest.raises(ValueError, match=r"--output is .*, which is read by this command"):
         check_output("--output", output, (".csv",), [None, tmp_path / "gone.csv", table])
     check_output("--output", tmp_path / "new.csv", (".csv",), [table])
+
+
+def test_only_an_earlier_output_is_replaced(table: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"--output is .*good\.csv, which is there and no earlier output"):
+        check_output("--output", table, (".csv",), begins="example,class")
+    for name, text in (("before.csv", "example,class,p\n"), ("empty.csv", "")):
+        (tmp_path / name).write_text(text)
+        check_output("--output", tmp_path / name, (".csv",), begins="example,class")
+
+
+def test_nothing_is_written_among_the_data(tmp_path: Path) -> None:
+    (tmp_path / "photos" / "cat").mkdir(parents=True)
+    for place in ("photos/out.csv", "photos/cat/out.csv", "photos/../photos/out.csv"):
+        with pytest.raises(ValueError, match=r"--output is .*, which lies in .*photos, whose files are data"):
+            check_output("--output", tmp_path / place, (".csv",), [tmp_path / "photos"])
+    check_output("--output", tmp_path / "out.csv", (".csv",), [tmp_path / "photos"])
+    check_outside("--output", tmp_path / "photos corrected", [tmp_path / "photos", tmp_path / "none"])
 
 
 def test_no_file_of_a_record_ends_as_an_output(finished: Path) -> None:
@@ -60,6 +77,7 @@ def test_every_command_looks_first(reweigh, finished: Path, table: Path, monkeyp
     for line in (
         ("predict", finished, "good.csv", "-o", "good.csv"),
         ("predict", finished, "good.csv", "-o", "nowhere/x.csv"),
+        ("predict", finished, "new.csv", "-o", "good.csv"),
         ("suspects", "good.csv", "-o", "good.csv"),
         ("suspects", "good.csv", "--page", "good.csv"),
         ("suspects", finished, "-o", finished / "rows.jsonl"),

@@ -104,6 +104,27 @@ def test_tracklets_by_their_folder(reweigh, tmp_path: Path) -> None:
     assert {Path(worst["source"]).parents[2].name for worst in ended.json["worst"]} == {"a", "b"}
 
 
+def test_what_is_held_out_is_not_judged(reweigh, recorded: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(20)))
+    told = "not judged: the part of the data that was held out to test the model"
+    small = (
+        "--net",
+        "linear",
+        "--iterations",
+        "4",
+        "--batch-size",
+        "8",
+        "--device",
+        "cpu",
+        "--runs",
+        tmp_path / "runs",
+    )
+    ended = reweigh("suspects", tmp_path / "mine.csv", *small)
+    assert " of 16 labels called wrong, by" in ended.stdout
+    assert told in ended.stdout.splitlines()
+    assert told not in reweigh("suspects", recorded).stdout
+
+
 def test_nothing_is_said_of_wrong_labels_where_there_are_none(reweigh, tmp_path: Path) -> None:
     line = ["suspects", "digits", *SMALL, "--noise", "symmetric", "--rate", "0", "--runs", tmp_path / "runs"]
     ended = reweigh(*line)

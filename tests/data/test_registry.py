@@ -55,8 +55,9 @@ def test_paths_by_kind(tmp_path, paint) -> None:
 
 
 def test_a_test_table(tmp_path) -> None:
-    (tmp_path / "b.csv").write_text("x,label\n" + "1,1\n2,0\n" * 5)
-    data = registry.load(str(tmp_path / "b.csv"), test=tmp_path / "b.csv", features=["x"])
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("x,label\n" + "1,1\n2,0\n" * 5)
+    data = registry.load(str(tmp_path / "a.csv"), test=tmp_path / "b.csv", features=["x"])
     assert data.holdout == "test"
 
 

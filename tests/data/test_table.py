@@ -42,6 +42,17 @@ def test_a_test_file(tmp_path) -> None:
         table.load(train, test=test)
 
 
+def test_the_training_table_is_no_test(tmp_path) -> None:
+    train = write(tmp_path / "t.csv")
+    with pytest.raises(DataError, match="is the training table itself"):
+        table.load(train, test=tmp_path / "." / "t.csv")
+
+
+def test_texts_among_the_features_are_told_apart(tmp_path) -> None:
+    with pytest.raises(DataError, match=r"column 'said' must hold finite numbers.*--text-column"):
+        table.load(write(tmp_path / "t.csv", [("good", "a"), ("bad", "b")], ("said", "label")))
+
+
 def test_text_column(tmp_path) -> None:
     path = tmp_path / "reviews.csv"
     path.write_text('text,stars\n"good, really\ngood",2\nbad,1\n' + "fine,2\nworse,1\n" * 4)

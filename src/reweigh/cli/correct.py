@@ -12,6 +12,7 @@ import typer
 from reweigh.cli.engine import carry_out, every_row
 from reweigh.cli.find import find_run_or_data
 from reweigh.cli.options import FOR_DATA, FOR_DATA_TAUGHT, Json, RunsRoot, with_fields
+from reweigh.cli.outputs import check_outside, files_of
 from reweigh.cli.progress import progress
 from reweigh.cli.stop import Stop
 from reweigh.cli.terminal import console, print_json, say, table
@@ -78,6 +79,7 @@ def correct(
     from reweigh.suspects.sources import sources_of
 
     run, root = _run_of(source, runs, fields)
+    check_outside("--output", output, [Path(given) for given in files_of(run) if given is not None])
     check_correctable(run)
     material = gather(run)
     if (root / run.folder_name() / "run.json").exists():

@@ -17,8 +17,11 @@ def check_output(
     path: Path | None,
     suffixes: Sequence[str],
     inputs: Iterable[str | os.PathLike[str] | None] = (),
+    begins: str = "",
 ) -> None:
-    """Refuse an output file that ends otherwise, as all files of a record do, has no folder, or is one of the inputs.
+    """Refuse an output that ends otherwise, as all files of a record do, has no folder, or is or lies in an input.
+
+    With `begins` it replaces only a file that begins so: an earlier output, never a table of the user's.
 
     >>> check_output("--page", Path("labels.csv"), PAGE)
     Traceback (most recent call last):
@@ -34,9 +37,21 @@ def check_output(
         raise ValueError(f"{option} is {path}, a folder; expected a file")
     if not path.parent.is_dir():
         raise ValueError(f"{option} is {path}, but there is no such folder: {path.parent}; make it first")
-    for given in inputs:
-        if given is not None and path.exists() and Path(given).exists() and path.samefile(given):
-            raise ValueError(f"{option} is {path}, which is read by this command; give another file")
+    read = [Path(given) for given in inputs if given is not None]
+    if any(path.exists() and given.exists() and path.samefile(given) for given in read):
+        raise ValueError(f"{option} is {path}, which is read by this command; give another file")
+    check_outside(option, path, read)
+    if begins and path.exists() and path.stat().st_size:
+        with path.open("rb") as file:
+            if file.read(len(begins.encode())) != begins.encode():
+                raise ValueError(f"{option} is {path}, which is there and no earlier output; give another file")
+
+
+def check_outside(option: str, path: Path, folders: Iterable[Path]) -> None:
+    """Refuse an output within a folder that is read: the next command would take it for data."""
+    for folder in folders:
+        if folder.is_dir() and path.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"{option} is {path}, which lies in {folder}, whose files are data; write it elsewhere")
 
 
 def files_of(run: Run) -> list[str | os.PathLike[str] | None]:

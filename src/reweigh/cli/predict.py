@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reweigh.predict import Predictions
 
 SHOWN = 20  # rows on a terminal
+HEADER = "example,class,p"  # of the CSV, before the probabilities of all classes
 
 
 def predict(
@@ -44,7 +45,7 @@ def predict(
     from reweigh.predict import predict as apply
 
     folder = find_model(model, runs)
-    check_output("--output", output, (".csv",), [inputs])
+    check_output("--output", output, (".csv",), [inputs], begins=HEADER)
     with progress("examples") as tell:
         found = apply(folder, inputs, "best" if best else "final", device=device, progress=tell)
     if output is not None:
@@ -64,7 +65,7 @@ def as_csv(found: Predictions, probabilities: bool) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     names = [f"p({name})" for name in found.class_names] if probabilities else []
-    writer.writerow(["example", "class", "p", *names])
+    writer.writerow([*HEADER.split(","), *names])
     for example, k, row in zip(found.examples, found.classes.tolist(), found.probabilities.tolist(), strict=True):
         every = [f"{p:.6g}" for p in row] if probabilities else []
         name = example.encode("utf-8", "backslashreplace").decode()  # a file's name may be in another encoding

@@ -57,12 +57,13 @@ def suspects(
     from reweigh.record import read_header
     from reweigh.suspects import suspects_of, write_csv
     from reweigh.suspects.find import METHODS
+    from reweigh.suspects.table import COLUMNS
 
     if method not in METHODS:
         raise ValueError(f"--method is {method!r}; expected one of {', '.join(METHODS)}")
     made = find_run_or_data(source, runs, fields, anyway=("seed",))
     read = files_of(made if isinstance(made, Run) else read_header(made).run)
-    check_output("--output", output, (".csv",), read)
+    check_output("--output", output, (".csv",), read, begins=",".join(COLUMNS[:3]))
     check_output("--page", page, PAGE, read)
     seed = int(fields.get("seed", 0))
     with Stop() as stop, progress("it") as tell:
@@ -143,6 +144,9 @@ def _against_truth(found: Found) -> dict[str, float]:
 
 
 def _show(found: Found, folder: Path) -> None:
+    from reweigh.data.dataset import NOISY_HOLDOUT
+    from reweigh.record import read_header
+
     suspects, noise = found.suspects, found.suspects.noise
     print(folder)
     worst = [_line(suspects, i) for i in suspects.ranked()[:SHOWN].tolist()]
@@ -152,6 +156,8 @@ def _show(found: Found, folder: Path) -> None:
     ]
     console().print(table(("example", "given", "suggested", "issue", "index", "score"), rows, left=4))
     print(f"{int(suspects.issue.sum()):,} of {len(suspects):,} labels called wrong, by {suspects.method}")
+    if read_header(folder).details.get("holdout") == NOISY_HOLDOUT:
+        print("not judged: the part of the data that was held out to test the model")
     if noise is not None:
         print(f"estimated share of wrong labels: {noise.rate:.1%} (95 % interval {noise.low:.1%} to {noise.high:.1%})")
         if noise.rate > 0.5:

@@ -45,6 +45,10 @@ def load(
     for name, chosen in (("text", [text]), ("features", features or [])):
         if label in chosen:
             raise ValueError(f"{name} names the column of labels, {label!r}: a net would read what it is to predict")
+    if test is not None and Path(path).exists() and Path(test).exists() and Path(test).samefile(path):
+        raise DataError(
+            f"{test}: is the training table itself; give other rows to test by, or none: a fifth is held out"
+        )
     tables = [read(Path(file)) for file in (path, test) if file is not None]
     first = tables[0]
     columns = [text] if text is not None else features or [name for name in first.names if name != label]
@@ -102,7 +106,15 @@ def _texts(tables: Sequence[Table], column: str) -> tuple[str, ...]:
 
 def _matrix(tables: Sequence[Table], columns: Sequence[str]) -> Numbers:
     """The columns' numbers, row by row, one table below the other."""
-    return np.concatenate([np.column_stack([table.numbers(name) for name in columns]) for table in tables])
+    return np.concatenate([np.column_stack([_numbers(table, name) for name in columns]) for table in tables])
+
+
+def _numbers(table: Table, name: str) -> Numbers:
+    try:
+        return table.numbers(name)
+    except DataError as error:
+        hint = "a column of texts is chosen as such (text, --text-column); categories must be written as numbers"
+        raise DataError(f"{error}; {hint}") from None
 
 
 def _scales(path: Path, columns: Sequence[str], values: Numbers, kept: Indices) -> tuple[Column, ...]:
