@@ -197,8 +197,10 @@ def capture(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
     """What `work` does on the current stream, as a graph; nothing is executed.
 
     The stream is the run's own: libraries keep a workspace for each, which graphs that run side by side must not share.
-    Unlike `torch.cuda.graph` it lets the device go on with other runs, unless memory is short.
+    Nothing of this run is under way then; but unlike `torch.cuda.graph` it lets the device go on with other runs,
+    unless memory is short.
     """
+    torch.cuda.current_stream().synchronize()
     graph = torch.cuda.CUDAGraph()
     free, total = torch.cuda.mem_get_info()
     if free < total // 4:
