@@ -158,25 +158,23 @@ def _show(found: Sequence[Saved], output: Path | None, as_json: bool) -> None:
     from reweigh.experiment.render import grid_of, mapping, markdown, notes
     from reweigh.record.files import replace_file
 
-    choices = [judged(saved.experiment, saved.store) for saved in found]
+    decided = [(saved, judged(saved.experiment, saved.store)) for saved in found]
     if output is not None:
-        pages = [
-            markdown(each.experiment, each.blocks(), grids(made)) for each, made in zip(found, choices, strict=True)
-        ]
+        pages = [markdown(saved.experiment, saved.blocks(), grids(choices)) for saved, choices in decided]
         written = "\n".join(pages).encode()
         replace_file(output, lambda file: file.write(written))
     if as_json:
         told = [
-            mapping(each.experiment, each.blocks()) | {"choices": [choice._asdict() for choice in made]}
-            for each, made in zip(found, choices, strict=True)
+            mapping(saved.experiment, saved.blocks()) | {"choices": [choice._asdict() for choice in choices]}
+            for saved, choices in decided
         ]
         print_json({"experiments": told})
         return
-    for saved, made in zip(found, choices, strict=True):
+    for saved, choices in decided:
         print(saved.experiment.title)
         for note in notes(saved.experiment):
             console().print(note)
-        for shown in (*(grid_of(block, saved.experiment.metrics) for block in saved.blocks()), *grids(made)):
+        for shown in (*(grid_of(block, saved.experiment.metrics) for block in saved.blocks()), *grids(choices)):
             print(f"\n{shown.title}")
             console().print(grid(shown.columns, shown.rows))
         print()
