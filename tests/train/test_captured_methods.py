@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from finished import learnt
 from reweigh.batches import Resident, Shuffled
@@ -238,6 +239,32 @@ def test_every_net_is_evaluated_by_its_own_graph(monkeypatch: pytest.MonkeyPatch
     see = looking(Speed(True, False, False), nullcontext, 4, lambda: None)
     for net in (nn.Linear(2, 2), nn.Linear(2, 2)):
         assert torch.equal(at_once(see(net, part)).p, at_once(look(net, part, 4, nullcontext)).p)
+
+
+class Gradients:
+    """Looks at all gradients between iterations for those that were added to and then dropped."""
+
+    def __init__(self) -> None:
+        self.leaves: list[Tensor] = []
+        self.before: list[tuple[Tensor, Tensor, int]] = []
+        self.dropped: list[tuple[int, ...]] = []
+
+    def __call__(self, update: Update) -> None:
+        for leaf, gradient, version in self.before:
+            if gradient._version != version and leaf.grad is not gradient:
+                self.dropped.append(tuple(gradient.shape))
+        if update.step % 9 == 1:  # not at every one: there are many objects
+            self.leaves = [each for each in gc.get_objects() if issubclass(type(each), Tensor) and each.is_leaf]
+        self.before = [(each, each.grad, each.grad._version) for each in self.leaves if each.grad is not None]
+
+
+@pytest.mark.parametrize("method", [None, *METHODS])
+def test_no_gradient_of_the_iteration_before_is_added_to_and_dropped(tmp_path: Path, method: str | None) -> None:
+    """A graph would go on adding to that memory, which by then is someone else's."""
+    found = Gradients()
+    execute(replace(run_of(tmp_path, method), device="cpu", net="mlp-8"), tmp_path / "runs", watch=found)
+    assert found.before
+    assert found.dropped == []
 
 
 def test_these_runs_can_be_carried_out(tmp_path: Path) -> None:

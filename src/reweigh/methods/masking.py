@@ -106,6 +106,7 @@ class Masking(Teaching):
         log_s = self.generator(first)
         through = channel_losses(self.net(batch.inputs), log_s, batch.target).mean()
         self.rms_g.zero_grad()
+        self.rms_d.zero_grad()  # or a captured step would for ever add to gradients that are dropped below
         (through - self.critic(softened(log_s.exp()))).backward()
         self.rms_g.step()
         torch.clear_autocast_cache()  # of the weights as they were before
