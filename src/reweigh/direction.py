@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+LOG2_E = math.log2(math.e)
+
 
 def class_dim(logits: Tensor) -> int:
     """Where the classes are: (C), (N, C) or (N, C, d1, ...), as in `torch.nn.CrossEntropyLoss`."""
@@ -66,13 +68,23 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
     return m.masked_fill(others == nothing, math.inf).squeeze(dim)
 
 
+def exponentials(z: Tensor, index: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """exp(z_j - top) for every class j but the target, 0 there; top, the largest of those z_j; the sum over j.
+
+    Where there is no other class, top is the least number of its type.
+    """
+    e = z.scatter(dim, index, torch.finfo(z.dtype).min)
+    top = e.amax(dim, keepdim=True)
+    # in place: a second copy would cost as much as all this; by powers of 2: on a CPU exp takes twice as long
+    e.sub_(top).mul_(LOG2_E).exp2_()
+    return e, top, e.sum(dim, keepdim=True)
+
+
 def margin_and_pull(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """`margin`, and -d margin / d z = softmax over the others - onehot_y, by one exponential and without a graph."""
     z, dim = at_least_float32(logits), class_dim(logits)
     index, nothing = target.unsqueeze(dim), torch.finfo(z.dtype).min
-    pull = z.scatter(dim, index, nothing)
-    top = pull.amax(dim, keepdim=True)
-    rest = pull.sub_(top).exp_().sum(dim, keepdim=True)  # in place: a second copy would cost as much as all this
+    pull, top, rest = exponentials(z, index, dim)
     m = statistic(z.gather(dim, index)) - top - statistic(rest).log()
     pull.mul_(rest.reciprocal_()).scatter_(dim, index, -1.0)  # in less than half the time of a division
     return m.masked_fill_(top == nothing, math.inf).squeeze(dim), pull

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.criterion.options import Options
-from reweigh.direction import at_least_float32, class_dim, is_batched, log_probabilities
+from reweigh.direction import at_least_float32, class_dim, exponentials, is_batched, log_probabilities
 
 Found = tuple[Tensor, Tensor, Tensor]
 """The value, a size shaped like the target, and a pull shaped like the logits: the gradient is one times the other.
@@ -63,9 +63,7 @@ def plainly(logits: Tensor, target: Tensor, options: Options) -> Found | None:
     except (IndexError, RuntimeError):
         return None
     nothing = torch.finfo(z.dtype).min
-    pull = z.scatter(1, index, nothing)
-    top = pull.amax(1, keepdim=True)
-    total = pull.sub_(top).exp_().sum(1, keepdim=True)
+    pull, top, total = exponentials(z, index, 1)
     pull.scatter_(1, index, -total)  # a row in units of its total: dividing by that is left to its size
     total = total.double()
     margin = own.double().sub_(top).sub_(total.log()).squeeze(1)
