@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from reweigh.experiment.finding import Finding, Store, find, without_columns
-from reweigh.experiment.plan import Task, missing, plain_runs, tasks, trials, undone
+from reweigh.experiment.plan import Task, missing, once, plain_runs, tasks, trials, undone
 from reweigh.experiment.procedures import carry_out_procedure, find_procedure
 from reweigh.experiment.values import Experiment, Procedure
 from reweigh.record.files import make_folder
@@ -64,7 +64,7 @@ def carry_out(
     tell: Tell = lambda number, count, run, update: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Ended:
-    """Run what is missing: first what depends on nothing, then trials, then what they decide, then procedures.
+    """Run what is missing: first what depends on nothing, then trials, then what they decide, then procedures' runs.
 
     Args:
         experiment: with its runs as they are to be, also where (device, data_root).
@@ -80,13 +80,19 @@ def carry_out(
     def store() -> dict[str, Finding]:
         return gather_findings(experiment, root, seeds, known or {})
 
-    def stage(runs: Iterable[Run]) -> None:
-        waiting = [run for run in missing(runs, store()) if run.folder_name() not in ended.failed]
-        for outcome in _execute([] if ended.stopped else waiting, root, jobs, tell, should_stop):
+    def perform(runs: Sequence[Run]) -> dict[str, str]:
+        """What failed of these runs, and why."""
+        failed = {}
+        for outcome in _execute([] if ended.stopped else runs, root, jobs, tell, should_stop):
             if isinstance(outcome.error, Interrupted):
                 ended.stopped = True
             elif outcome.error is not None:
-                ended.failed[outcome.folder.name] = _sentence(outcome.error)
+                failed[outcome.folder.name] = _sentence(outcome.error)
+        return failed
+
+    def stage(runs: Iterable[Run]) -> None:
+        waiting = [run for run in missing(runs, store()) if run.folder_name() not in ended.failed]
+        ended.failed |= perform(waiting)
 
     def left() -> list[Task]:
         now = store()
@@ -96,10 +102,17 @@ def carry_out(
     stage(plain_runs(left()))
     stage(trials(experiment))
     stage(plain_runs(left()))
-    for task in left():
-        procedure, run = task.cell.procedure, task.run
-        if procedure is not None and run is not None and run.folder_name() not in ended.failed and not ended.stopped:
-            _procedure(procedure, run, root, tell, should_stop, ended)
+    found = {task.name: task for task in left() if task.run is None or task.run.folder_name() not in ended.failed}
+    waiting = [(task.cell.procedure, task.run) for task in found.values() if task.cell.procedure and task.run]
+    while waiting and not ended.stopped:
+        wanted = _wanted(waiting, root, ended)
+        failed = perform(once(run for _, _, run in wanted))
+        waiting = []
+        for procedure, run, part in wanted:
+            if part.folder_name() in failed:
+                ended.failed[f"{procedure.name} {run.folder_name()}"] = failed[part.folder_name()]
+            else:
+                waiting.append((procedure, run))
     if experiment.scored == "retrieval":
         from reweigh.experiment.scores import score_runs
 
@@ -150,18 +163,36 @@ def _alone(run: Run, root: Path, watch: Callable[[Update], None], should_stop: C
     return None
 
 
-def _procedure(
-    procedure: Procedure, run: Run, root: Path, tell: Tell, should_stop: Callable[[], bool], ended: Ended
-) -> None:
-    def one(run: Run, root: Path) -> Path:
-        return execute(run, root, watch=_watching(0, 1, run, tell), should_stop=should_stop)
+class _Wanted(Exception):  # noqa: N818  (it is no error)
+    """A procedure can't go on without this run."""
 
-    try:
-        carry_out_procedure(procedure, run, root, one)
-    except Interrupted:
-        ended.stopped = True
-    except Exception as error:
-        ended.failed[f"{procedure.name} {run.folder_name()}"] = _sentence(error)
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.folder_name())
+        self.run = run
+
+
+def _wanted(waiting: Iterable[tuple[Procedure, Run]], root: Path, ended: Ended) -> list[tuple[Procedure, Run, Run]]:
+    """Procedures that are not done, each with the run it needs next.
+
+    A procedure that is begun again takes its finished runs as they are, so it can be left wherever one is missing, and
+    the runs that several of them need next be carried out together.
+    """
+
+    def ask(run: Run, root: Path) -> Path:
+        folder = folder_of(run, root)
+        if not (folder / "result.json").exists():
+            raise _Wanted(run)
+        return folder
+
+    found = []
+    for procedure, run in waiting:
+        try:
+            carry_out_procedure(procedure, run, root, ask)
+        except _Wanted as asked:
+            found.append((procedure, run, asked.run))
+        except Exception as error:
+            ended.failed[f"{procedure.name} {run.folder_name()}"] = _sentence(error)
+    return found
 
 
 def _sentence(error: Exception) -> str:
