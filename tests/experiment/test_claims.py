@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,8 @@ from reweigh.experiment.protocols import ours
 from reweigh.experiment.saved import Saved, collect
 
 Measured = Callable[..., Finding]
-WORDS = {name: i for i, name in enumerate(["p", "stopping", "intact", "mode", "cce", "dm", "collapse", "correction"])}
+NAMES = ["p", "stopping", "intact", "mode", "cce", "dm", "collapse", "correction", "rate"]
+WORDS = {name: i for i, name in enumerate(NAMES)}
 
 
 def judge(which: str, *saved: Saved) -> tuple[str, str]:
@@ -136,3 +138,19 @@ def test_label_correction(table: Callable[..., Saved]) -> None:
 
     assert judge("correction", gain(0.02)) == ("holds", "+2.0 at r = 0.4 (DM)")
     assert judge("correction", gain(-0.01))[0] == "does not hold"
+
+
+def test_one_learning_rate(measured: Measured) -> None:
+    def at(column: str, **finals: float) -> tuple[list[Cell], dict[str, Finding]]:
+        runs = {row: replace(ours(0.4, weighting=row), lr=0.3 if column == "own lr" else 0.1) for row in finals}
+        found = {run.folder_name(): measured(run, final=finals[row]) for row, run in runs.items()}
+        return [Cell(row, column, run) for row, run in runs.items()], found
+
+    def both(**own: float) -> Saved:
+        (one, shared), (other, chosen) = at("lr 0.1", CCE=0.7, MAE=0.5), at("own lr", **own)
+        return collect(Experiment("a", "a", "ours", (*one, *other)), (0,), shared | chosen)
+
+    assert judge("rate", both(CCE=0.71, MAE=0.48)) == ("holds", "within 2 points in 2 of 2 rows")
+    seen = "within 2 points in 1 of 2 rows; MAE from 50.0 to 80.0"
+    assert judge("rate", both(CCE=0.71, MAE=0.8)) == ("does not hold", seen)
+    assert judge("rate", both())[0] == "not measured"

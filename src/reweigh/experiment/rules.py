@@ -21,6 +21,7 @@ NEAR = 2.0  # points within which an accuracy is competitive
 TRACKS = 0.95  # correlation from which one number tracks another
 COLLAPSE = 20.0  # points below the best variance of a mode that are a collapse
 FEWEST = 3  # runs, rates or rows below which nothing is said
+OWN_RATE = "own lr"  # the column in which every row has its own best learning rate, beside one such as "lr 0.1"
 EQUAL = ("DM(1, 0)", "DM(beta=0)")  # rows in which all examples count alike: the paper's baseline, not its method
 
 Ablation: TypeAlias = "dict[float, dict[tuple[float, float], float]]"
@@ -169,6 +170,24 @@ def correction_helps(results: Results) -> Found | None:
     if not gains:
         return None
     return Found(min(gains)[0] > 0, ", ".join(text for _, text in gains))
+
+
+def one_rate_serves(results: Results) -> Found | None:
+    """Every row at its own best learning rate against the one that all rows share."""
+    changed, count = [], 0
+    for saved in results.values():
+        finals = {(block.column, block.kind): _finals(block) for block in saved.blocks() if block.kind is not None}
+        for (column, kind), shared in finals.items():
+            own = finals.get((OWN_RATE, kind), {}) if column.startswith("lr ") else {}
+            for row in shared.keys() & own.keys():
+                count += 1
+                change = own[row] - shared[row]
+                if abs(change) > NEAR:
+                    changed.append((-abs(change), f"{row} from {shared[row]:.1f} to {own[row]:.1f}"))
+    if not count:
+        return None
+    seen = f"within {NEAR:g} points in {count - len(changed)} of {count} rows"
+    return Found(not changed, "; ".join([seen, *(text for _, text in sorted(changed))]))
 
 
 def correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
