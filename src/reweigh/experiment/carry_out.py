@@ -64,7 +64,7 @@ def carry_out(
     tell: Tell = lambda number, count, run, update: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Ended:
-    """Run what is missing: first what depends on nothing, then trials, then what they decide, then procedures' runs.
+    """Run what is missing: first what depends on nothing, trials last; then what they decide; then procedures' runs.
 
     Args:
         experiment: with its runs as they are to be, also where (device, data_root).
@@ -99,8 +99,7 @@ def carry_out(
         return undone(tasks(experiment, seeds, now), now)
 
     make_folder(root)
-    stage(plain_runs(left()))
-    stage(trials(experiment))
+    stage([*plain_runs(left()), *trials(experiment)])
     stage(plain_runs(left()))
     found = {task.name: task for task in left() if task.run is None or task.run.folder_name() not in ended.failed}
     waiting = [(task.cell.procedure, task.run) for task in found.values() if task.cell.procedure and task.run]
