@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,10 @@ def test_a_mistyped_place_is_refused(tmp_path: Path) -> None:
 
 def test_the_files_of_a_run_are_its_data_and_labels() -> None:
     run = Run(data="a.csv", test_data="b.csv", noise="given('c.csv', key='label')", net="linear", weighting="CCE")
-    assert {"a.csv", "b.csv", "c.csv"} <= set(files_of(run))
+    assert {"a.csv", "b.csv", "c.csv"} <= {str(file) for file in files_of(run)}
+    there = {str(file) for file in files_of(replace(run, data_root="there"))}
+    assert there == {"there/a.csv", "there/b.csv", "c.csv", "None", "label"}, "what else is there may be replaced"
+    assert "there" in files_of(Run(data="cifar10", data_root="there", net="linear", weighting="CCE"))
 
 
 def test_every_command_looks_first(reweigh, finished: Path, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

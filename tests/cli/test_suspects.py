@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import csv
+import json
 import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -123,6 +125,60 @@ def test_what_is_held_out_is_not_judged(reweigh, recorded: Path, tmp_path: Path)
     assert " of 16 labels called wrong, by" in ended.stdout
     assert told in ended.stdout.splitlines()
     assert told not in reweigh("suspects", recorded).stdout
+
+
+@pytest.fixture(params=["csv", "texts", "npz", "folder"])
+def elsewhere(
+    reweigh, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, list[str]]:
+    """A run that was trained on a relative path below `there`, and its data, seen from beside it."""
+    there, options = tmp_path / "there", []
+    there.mkdir()
+    names = "ab"
+    if request.param == "npz":
+        data = "mine.npz"
+        x = np.arange(40, dtype=np.float32).reshape(20, 2)
+        np.savez(there / data, x_train=x, y_train=np.arange(20) % 2)
+    elif request.param == "folder":
+        data, options = "pictures", ["--image-size", "8"]
+        for i in range(20):
+            (there / data / names[i % 2]).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), (100 * (i % 2), i, 0)).save(there / data / names[i % 2] / f"{i}.png")
+    else:
+        data, options = "mine.csv", ["--text-column", "a"] if request.param == "texts" else []
+        (there / data).write_text("a,label\n" + "".join(f"{i},{names[i % 2]}\n" for i in range(20)))
+    monkeypatch.chdir(there)
+    small = ["--net", "linear", "--weighting", "CCE", "--iterations", 4, "--batch-size", 8, "--device", "cpu"]
+    ended = reweigh("train", "--data", data, *options, *small, "--json")
+    assert ended.code == 0, ended.stderr
+    monkeypatch.chdir(tmp_path)
+    return Path("there", ended.json["folder"]), [data, *options]
+
+
+def test_a_run_from_another_directory(reweigh, elsewhere: tuple[Path, list[str]], tmp_path: Path) -> None:
+    folder, _ = elsewhere
+    ended = reweigh("suspects", folder)
+    assert ended.code == 3
+    assert "--data-root says where a relative path begins" in ended.stderr
+    root = ["--data-root", "there"]
+    ended = reweigh("suspects", folder, *root, "-o", "there/s.csv", "--page", "s.html")
+    assert ended.code == 0, ended.stderr
+    then = f"reweigh correct {folder} --data-root there --decisions"
+    assert then in ended.stdout.splitlines()[-1]
+    assert json.dumps(then.removeprefix("reweigh correct ").removesuffix(" --decisions")) in Path("s.html").read_text()
+    assert reweigh("suspects", folder, *root, "--folds", 2, "--device", "cpu").code == 0
+    line = ["correct", folder, "--suspects", "there/s.csv", "--threshold", 0.99, "-o", "new"]
+    assert reweigh(*line).code == 3
+    ended = reweigh(*line, *root, "--retrain", "--json")
+    assert ended.code == 0, ended.stderr
+    assert ended.json["options"]["data_root"] == "there"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "s.html", "there"]
+
+
+def test_data_from_another_directory(reweigh, elsewhere: tuple[Path, list[str]]) -> None:
+    _, data = elsewhere
+    ended = reweigh("suspects", *data, "--data-root", "there", "--net", "linear", "--iterations", 4, "--device", "cpu")
+    assert ended.code == 0, ended.stderr
 
 
 def test_nothing_is_said_of_wrong_labels_where_there_are_none(reweigh, tmp_path: Path) -> None:

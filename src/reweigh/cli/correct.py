@@ -105,15 +105,12 @@ def correct(
 
 def _run_of(source: str, root: Path, fields: dict[str, Any]) -> tuple[Run, Path]:
     """The run that `source` means, or that suspects are found with where it is data; and where it lies."""
-    from reweigh.record import read_header
-
-    found = find_run_or_data(source, root, fields)
-    if isinstance(found, Run):
-        return found, root
-    run = read_header(found).run
-    if found.resolve().name != run.folder_name():
-        raise DataError(f"{found}: was renamed; its run is called {run.folder_name()}")
-    return run, found.parent
+    run, folder = find_run_or_data(source, root, fields)
+    if folder is None:
+        return run, root
+    if folder.resolve().name != run.folder_name():
+        raise DataError(f"{folder}: was renamed; its run is called {run.folder_name()}")
+    return run, folder.parent
 
 
 def _decisions(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from reweigh.errors import DataError
-from reweigh.spec import Run
+from reweigh.spec import Run, describe
 
 
 def find_run(name: str, root: Path) -> Path:
@@ -26,28 +27,46 @@ def find_run(name: str, root: Path) -> Path:
     raise DataError(f"{name}: no such run, neither as a folder nor by name or hash in {root} ({len(near)} runs)")
 
 
-def find_run_or_data(source: str, root: Path, fields: Mapping[str, Any], anyway: Iterable[str] = ()) -> Path | Run:
-    """The folder of the run that `source` means; where it is data, the run to find suspects in it with.
+def find_run_or_data(
+    source: str, root: Path, fields: Mapping[str, Any], anyway: Iterable[str] = ()
+) -> tuple[Run, Path | None]:
+    """The run that `source` means, and its folder; where it is data, the run to find suspects in it with, and None.
 
-    Fields are for data; a run that is there takes only those named in `anyway`.
+    Fields are for data; a run that is there takes only those that say where or how fast, and those named in `anyway`.
     """
-    from reweigh.data.registry import NAMES, with_root
+    from reweigh.data.registry import NAMES, path_of, with_root
+    from reweigh.record import read_header
     from reweigh.suspects import default_run
 
     is_run = any((folder / "run.json").is_file() for folder in (Path(source), root / source))
-    if not is_run and (with_root(source)[0] in NAMES or Path(source).exists()):
+    if not is_run and (with_root(source)[0] in NAMES or path_of(source, fields.get("data_root")).exists()):
         try:
-            return default_run(source, dict(fields))
+            return default_run(source, dict(fields)), None
         except TypeError as error:  # a value of the wrong type is a wrong value, on a command line
             raise ValueError(str(error)) from error
     try:
         folder = find_run(source, root)
     except DataError as error:
         raise DataError(f"{error}; nor is it data: a name of reweigh data list, a folder, or a file") from error
+    places = places_in(fields)
     for name in fields:
-        if name not in anyway:
+        if name not in places and name not in anyway:
             raise ValueError(f"--{name.replace('_', '-')} has no effect on a run that is there; give its data instead")
-    return folder
+    run = replace(read_header(folder).run, **places)
+    path = path_of(run.data, run.data_root)
+    if with_root(run.data)[0] not in NAMES and not path.exists():
+        hint = "" if path.is_absolute() else "; --data-root says where a relative path begins"
+        raise DataError(f"{path}: not there, but {folder} was trained on it{hint}")
+    return run, folder
+
+
+def places_in(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Of fields of a run, those that say where or how fast, not what: a run that is there may have others.
+
+    >>> places_in({"data_root": "elsewhere", "lr": 0.1})
+    {'data_root': 'elsewhere'}
+    """
+    return {field.name: fields[field.name] for field in describe() if not field.hashed and field.name in fields}
 
 
 def find_model(name: str, root: Path) -> Path:

@@ -55,10 +55,12 @@ def check_outside(option: str, path: Path, folders: Iterable[Path]) -> None:
 
 
 def files_of(run: Run) -> list[str | os.PathLike[str] | None]:
-    """The files that a run reads, as far as its fields name any."""
-    from reweigh.data.registry import with_root
+    """The files that a run reads, as far as its fields name any; of named data, the folder they lie below."""
+    from reweigh.data.registry import NAMES, path_of, with_root
 
     noise = None if run.noise is None else parse(run.noise)
     words = () if noise is None else (*noise.args, *(value for _, value in noise.kwargs))
     labels = [value for value in words if isinstance(value, str)]
-    return [run.data, with_root(run.data, run.data_root)[1], run.test_data, run.init_file, *labels]
+    name, root = with_root(run.data, run.data_root)
+    own = [path_of(path, root) for path in (run.data, run.test_data) if path is not None]
+    return [*([root] if name in NAMES else own), run.init_file, *labels]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.cli.engine import carry_out, every_row
-from reweigh.cli.find import find_run_or_data
+from reweigh.cli.find import find_run_or_data, places_in
 from reweigh.cli.options import FOR_DATA, FOR_DATA_TAUGHT, Json, RunsRoot, with_fields
 from reweigh.cli.outputs import PAGE, check_output, files_of
 from reweigh.cli.progress import progress
@@ -54,15 +54,14 @@ def suspects(
 
     Example: reweigh suspects photos/ -o suspects.csv
     """
-    from reweigh.record import read_header
     from reweigh.suspects import suspects_of, write_csv
     from reweigh.suspects.find import METHODS
     from reweigh.suspects.table import COLUMNS
 
     if method not in METHODS:
         raise ValueError(f"--method is {method!r}; expected one of {', '.join(METHODS)}")
-    made = find_run_or_data(source, runs, fields, anyway=("seed",))
-    read = files_of(made if isinstance(made, Run) else read_header(made).run)
+    run, folder = find_run_or_data(source, runs, fields, anyway=("seed",))
+    read = files_of(run)
     check_output("--output", output, (".csv",), read, begins=",".join(COLUMNS[:3]))
     check_output("--page", page, PAGE, read)
     seed = int(fields.get("seed", 0))
@@ -73,14 +72,20 @@ def suspects(
                 say(run.folder_name())
             return carry_out(run, root, stop, every_row(tell))
 
-        folder = train(made, runs) if isinstance(made, Run) else made
+        folder = train(run, runs) if folder is None else folder
         found = suspects_of(
-            folder, method=method, folds=folds, threshold_samples=threshold_samples, seed=seed, carry_out=train
+            folder,
+            method=method,
+            folds=folds,
+            threshold_samples=threshold_samples,
+            seed=seed,
+            where=places_in(fields),
+            carry_out=train,
         )
     if output is not None:
         write_csv(output, found.suspects)
     if page is not None:
-        _write_page(page, folder, found.suspects)
+        _write_page(page, run, folder, found.suspects)
     if as_json:
         files = {"file": output and str(output), "page": page and str(page)}
         print_json(_as_mapping(found) | {"run": str(folder)} | files)
@@ -89,16 +94,16 @@ def suspects(
     if output is not None:
         print(f"{output}: {len(found.suspects)} examples, the most suspicious first")
     if page is not None:
-        then = ["reweigh", "correct", str(folder), "--decisions", "decisions.csv", "-o", "corrected"]
+        root = [] if run.data_root is None else ["--data-root", run.data_root]
+        then = ["reweigh", "correct", str(folder), *root, "--decisions", "decisions.csv", "-o", "corrected"]
         print(f"{page}: look at the worst of them and decide; then: {shlex.join(then)}")
 
 
-def _write_page(path: Path, folder: Path, found: Suspects) -> None:
-    from reweigh.record import read_header
+def _write_page(path: Path, run: Run, folder: Path, found: Suspects) -> None:
     from reweigh.record.files import replace_file
     from reweigh.report.suspects import page_of_run
 
-    content = page_of_run(read_header(folder).run, found, folder=folder).encode()
+    content = page_of_run(run, found, folder=folder).encode()
     replace_file(path, lambda file: file.write(content))
 
 

@@ -57,8 +57,8 @@ def load(
         _refuse_options(spec, table_options | ({} if spec in FILES else {"size": size}))
         data = NAMES[spec](folder_of(spec, root))
         return data if size is None else decoded(data, size)
-    path = Path(root or "", spec)
-    test = None if test is None else Path(root or "", test)
+    path = path_of(spec, root)
+    test = None if test is None else path_of(test, root)
     if path.is_dir():
         _refuse_options(spec, table_options)
         from reweigh.data import folder
@@ -103,6 +103,11 @@ def with_root(spec: str, root: str | os.PathLike[str] | None = None) -> tuple[st
     if root is not None:
         raise ValueError(f"root is {root}, but {spec} names a folder itself")
     return name, own
+
+
+def path_of(spec: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
+    """Where a user's own file or folder lies: a relative path begins in `root`."""
+    return Path(root or "", spec)
 
 
 def decoded(data: Dataset, size: tuple[int, int]) -> Dataset:

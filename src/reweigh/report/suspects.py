@@ -46,6 +46,7 @@ def suspects_page(
     title: str = "Suspects",
     columns: Sequence[Column] | None = None,
     folder: Path | None = None,
+    data_root: str | None = None,
 ) -> str:
     """One self-contained HTML page on the suspects of a training part; thinned until it is under 1 MB.
 
@@ -60,11 +61,13 @@ def suspects_page(
         title: of the page.
         columns: of a table, its columns (`Dataset.columns`), so that numbers are shown in its own units.
         folder: of the run, as the command that applies the decisions is to name it; unknown, it says RUN.
+        data_root: where the run's data lie, for the same command; None where the run itself knows it.
     """
     if len(suspects) and int(suspects.index.max()) >= len(part):
         raise ValueError(f"suspects: index {int(suspects.index.max())} is out of range for {len(part)} examples")
     sketch, page = sketcher(part, columns), ""
-    named = None if folder is None else shlex.quote(str(folder))
+    words = [str(folder), *([] if data_root is None else ["--data-root", data_root])]
+    named = None if folder is None else shlex.join(words)
     rows = gallery_rows(suspects) if part.kind in ("images", "files") else []
     for most, detail in _DETAIL:
         content = {"folder": named, **_content(suspects, rows, sketch, most, detail)}
@@ -77,7 +80,7 @@ def suspects_page(
 def page_of_run(run: Run, suspects: Suspects, title: str | None = None, folder: Path | None = None) -> str:
     """`suspects_page` of the examples that a run trains on, read anew from where its data lie."""
     part, columns = original(run)
-    return suspects_page(part, suspects, title or f"Suspects in {run.data}", columns, folder)
+    return suspects_page(part, suspects, title or f"Suspects in {run.data}", columns, folder, run.data_root)
 
 
 def key_of(suspects: Suspects) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,7 @@ def suspects_of(
     threshold_samples: bool = False,
     seed: int = 0,
     bootstrap: int = 100,
+    where: Mapping[str, Any] | None = None,
     carry_out: CarryOut = execute,
 ) -> Found:
     """The suspects among the training examples of a finished run.
@@ -85,12 +86,13 @@ def suspects_of(
         folds: train this many times on all but a fold, and judge each fold by the model that has not seen it.
         threshold_samples: for aum, train twice more with threshold samples, which tell where to draw the line.
         seed, bootstrap: of the noise estimate's intervals.
+        where: fields of `Run` that say where or how fast (data_root, device, workers), in place of the run's own.
         carry_out: executes a run. Such runs have the run's settings, lie beside it, and are carried out once.
     """
     folder = Path(folder)
     if read_result(folder) is None:
         raise DataError(f"{folder}: the run is not finished; to go on: reweigh resume {folder}")
-    run = read_header(folder).run
+    run = replace(read_header(folder).run, **(where or {}))
     if run.threshold_set is not None:
         raise DataError(f"{folder}: a run with threshold samples, whose labels are not all its own; take one without")
     if folds is not None and threshold_samples:

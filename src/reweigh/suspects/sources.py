@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from reweigh.data import npz
 from reweigh.data.dataset import NOISY_HOLDOUT, Dataset
-from reweigh.data.registry import NAMES, TABLES
+from reweigh.data.registry import NAMES, TABLES, path_of
 from reweigh.data.source.columns import Table, read
 from reweigh.data.source.images import Files
 from reweigh.data.split import noisy_holdout
@@ -36,10 +35,11 @@ def sources_of(run: Run, material: Material) -> tuple[str, ...]:
         return tuple(excerpt(inputs[i]) or str(i) for i in rows.tolist())
     if run.data in NAMES:
         return tuple(map(str, rows.tolist()))
-    if Path(run.data).suffix.lower() in TABLES:
-        table = read(Path(run.data))
+    path = path_of(run.data, run.data_root)
+    if path.suffix.lower() in TABLES:
+        table = read(path)
         return tuple(map(table.place, _in_file(dataset, _labels(table, run, dataset))[rows].tolist()))
-    arrays = npz.read(Path(run.data))
+    arrays = npz.read(path)
     labels = next(arrays[y] for x, y, *_ in npz.KEYS if x in arrays and y in arrays)
     return tuple(map(str, _in_file(dataset, labels.reshape(-1).astype(np.int64))[rows].tolist()))
 
