@@ -22,6 +22,7 @@ from reweigh.report.suspects import gallery_rows, key_of, page_of_run, suspects_
 from reweigh.run.material import gather
 from reweigh.spec import Run
 from reweigh.suspects.decisions import Decision, read_decisions
+from reweigh.suspects.sources import sources_of
 from reweigh.suspects.table import NoiseEstimate, Suspects
 
 CLASSES = ("cat", 'a "dog", large', "</script><b>owl</b>")
@@ -283,9 +284,11 @@ def test_the_part_of_a_run_is_shown_as_it_lies_on_disk(tmp_path: Path) -> None:
     material = gather(run)
     count = len(material.train)
     suspects = replace(make_suspects(count, ("no", "yes")), given=material.train.labels, noise=None)
+    suspects = replace(suspects, sources=sources_of(run, material))
     data = page_of_run(run, suspects).partition('id="data">')[2].partition("</script>")[0]
     for example in json.loads(data)["suspects"]["shown"]:
         assert ("good" in example["text"]) == (example["given"] == 1)
+        assert example["source"] == f"line {int(example['text'].split()[-1]) + 2}"
 
 
 def test_suspects_of_other_data_are_refused() -> None:

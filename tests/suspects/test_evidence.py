@@ -166,6 +166,7 @@ def texts(path: Path) -> str:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["review", "label"])
+        file.write("\n\n")  # lines that are no rows count in an editor
         for i in range(120):
             writer.writerow([f"{'dull' if i % 2 else 'great'} film\nnumber {i} " + "and so on " * 40, i % 2])
     return str(path)
@@ -221,8 +222,13 @@ def test_any_data_of_a_users(make: Callable[[Path], str], name: str, fields: dic
             assert Path(source).is_file()
             assert Path(source).parents[2].name == label
         elif make is texts:
-            assert source.startswith("dull film number" if label == "1" else "great film number")
-            assert len(source) <= 201
+            place, _, text = source.partition(": ")
+            assert text.startswith("dull film number" if label == "1" else "great film number")
+            assert len(text) <= 201
+            line = int(place.removeprefix("line ")) - 1
+            beginning, number = (tmp_path / name).read_bytes().decode().split("\n")[line : line + 2]
+            assert beginning.startswith('"dull film' if label == "1" else '"great film')
+            assert number.split()[1] == text.split()[3], "the line that it begins on, though texts are on several"
         elif make is table:
             line = (tmp_path / name).read_text().splitlines()[int(source.removeprefix("line ")) - 1]
             assert line.endswith(f",{label}")

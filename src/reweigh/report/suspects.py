@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,7 +138,7 @@ def _example(suspects: Suspects, i: int, sketch: Sketch, detail: Detail) -> dict
     told = sketch(index, detail)
     return {
         "index": index,
-        "source": None if "text" in told else _ending(suspects.sources[i]),  # a text speaks for itself
+        "source": _place(suspects.sources[i]) if "text" in told else _ending(suspects.sources[i]),
         "given": int(suspects.given[i]),
         "suggested": int(suspects.suggested[i]),
         "issue": bool(suspects.issue[i]),
@@ -149,6 +150,12 @@ def _example(suspects: Suspects, i: int, sketch: Sketch, detail: Detail) -> dict
 def _ending(source: str, letters: int = 48) -> str:
     """A path from its end, where it differs from the others."""
     return source if len(source) <= letters else f"…{source[-letters:]}"
+
+
+def _place(source: str) -> str | None:
+    """Where a text stands, as `reweigh.suspects.sources` tells it before the text, which speaks for itself."""
+    found = re.match(r"((line|row) \d+): ", source)
+    return None if found is None else found[1]
 
 
 def _noise(noise: NoiseEstimate) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What each training example is called: its file, the beginning of its text, its line in a table, or its row."""
+"""What each training example is called: its file, its line in a table, the beginning of its text, or its row."""
 
 from __future__ import annotations
 
@@ -23,22 +23,25 @@ LENGTH = 200  # characters of a text
 def sources_of(run: Run, material: Material) -> tuple[str, ...]:
     """A name for every example of `material.train`, in its order.
 
-    Files by their path; texts by their beginning; rows of a user's table by the line (or, in Parquet, the row) that
-    they have in the file; anything else by the row, counted from 0, of the array or the data set's training part.
+    Files by their path; rows of a user's table by the line that they begin on in the file, counted from 1 as editors
+    do (in Parquet, by the row), and texts there by that and their beginning; other texts by their beginning; anything
+    else by the row, counted from 0, of the array or the data set's training part.
     """
     rows = cast("NDArray[np.int64]", material.rows)
     dataset = load(replace(run, image_size=None))  # at a size, pictures are an array that has no names
     inputs = dataset.train.inputs
     if isinstance(inputs, Files):
         return tuple(_printable(str(inputs.root / inputs.names[i])) for i in rows.tolist())
-    if isinstance(inputs, tuple):
-        return tuple(excerpt(inputs[i]) or str(i) for i in rows.tolist())
     if run.data in NAMES:
-        return tuple(map(str, rows.tolist()))
+        beginnings = inputs if isinstance(inputs, tuple) else [""] * len(dataset.train)
+        return tuple(excerpt(beginnings[i]) or str(i) for i in rows.tolist())
     path = path_of(run.data, run.data_root)
     if path.suffix.lower() in TABLES:
         table = read(path)
-        return tuple(map(table.place, _in_file(dataset, _labels(table, run, dataset))[rows].tolist()))
+        places = tuple(map(table.place, _in_file(dataset, _labels(table, run, dataset))[rows].tolist()))
+        if isinstance(inputs, tuple):
+            return tuple(f"{place}: {excerpt(inputs[i])}" for place, i in zip(places, rows.tolist(), strict=True))
+        return places
     arrays = npz.read(path)
     labels = next(arrays[y] for x, y, *_ in npz.KEYS if x in arrays and y in arrays)
     return tuple(map(str, _in_file(dataset, labels.reshape(-1).astype(np.int64))[rows].tolist()))

@@ -3,7 +3,7 @@
 suspects.csv    one line per training example, the most suspicious first, UTF-8, texts in quotes
 
 index           row in the training part, counted from 0
-source          what it is: a file, the beginning of a text, or the row as a word
+source          what it is: a file, the line in a table and the beginning of a text, or the row as a word
 given           the label it has
 suggested       the label it should perhaps have; the same where the model agrees
 score           in [0, 1], higher is more suspicious
@@ -59,7 +59,7 @@ class Suspects:
         issue: bool, whether the label is called wrong.
         p_given, p_suggested: float64, the model's probability of either class.
         class_names: class id -> name.
-        sources: N names of examples: files, beginnings of texts, or row numbers.
+        sources: N names of examples: files, lines of a table, beginnings of texts, or row numbers.
         method: how the scores were found, in words.
         noise: the estimated noise; None after reading a file, which does not hold it.
     """
