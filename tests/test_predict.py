@@ -99,6 +99,18 @@ def test_texts_from_a_table_or_line_by_line(tmp_path: Path) -> None:
     for name in ("new.csv", "new.txt"):
         found = predict(model, tmp_path / name)
         assert [found.class_names[k] for k in found.classes] == ["pos", "neg"]
+    (tmp_path / "gaps.csv").write_text('n,review\n1,fine\n2,\n3,"  "\n\n4,dull\n')
+    (tmp_path / "gaps.txt").write_text("fine\n\n  \ndull\n\n")
+    for name, empty in (("gaps.csv", ("line 3", "line 4")), ("gaps.txt", ("line 2", "line 3"))):
+        found = predict(model, tmp_path / name)
+        assert found.examples == ("1", "2", "3", "4"), "each keeps its place"
+        assert found.empty == empty
+        assert [found.class_names[found.classes[k]] for k in (0, 3)] == ["pos", "neg"]
+    (tmp_path / "gaps.csv").write_text('n,review\n1,\n2,"  "\n')
+    (tmp_path / "gaps.txt").write_text("\n  \n")
+    for name in ("gaps.csv", "gaps.txt"):
+        with pytest.raises(DataError, match=f"{name}: there is nothing to predict: all texts are empty"):
+            predict(model, tmp_path / name)
     (tmp_path / "other.csv").write_text("text\nfine\n")
     with pytest.raises(DataError, match="no column 'review'; there are 'text'"):
         predict(model, tmp_path / "other.csv")

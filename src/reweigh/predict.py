@@ -42,12 +42,14 @@ class Predictions(NamedTuple):
         classes: (N,) int64, the most probable class.
         probabilities: (N, C) float64.
         class_names: class id -> name.
+        empty: where a text is empty, such as "line 3": what is predicted there is what the model says of nothing.
     """
 
     examples: tuple[str, ...]
     classes: NDArray[np.int64]
     probabilities: NDArray[np.float64]
     class_names: tuple[str, ...]
+    empty: tuple[str, ...] = ()
 
     @property
     def p(self) -> NDArray[np.float64]:
@@ -70,9 +72,10 @@ def predict(
         model: the folder of a model.
         inputs: a folder of images, at any depth, or one image; an `.npz` with one array of images or features; a
             `.csv`, `.tsv` or `.parquet` table with the columns the model was trained on, in any order and among
-            others; for a model of texts also a `.txt` with one text per line. For a model of a table, the features
-            of an `.npz` are that table's numbers, column by column in the order of training: they are standardised
-            as the table's were.
+            others; for a model of texts also a `.txt` with one text per line. A text that is empty keeps its place,
+            and the result names it; empty lines at the end of a `.txt`, and in a table, are passed over. For a model
+            of a table, the features of an `.npz` are that table's numbers, column by column in the order of training:
+            they are standardised as the table's were.
         which: the final model, or the best where it was kept.
         device: where to compute; "auto" is a GPU where there is one.
         progress: called with (examples done, examples).
@@ -84,7 +87,7 @@ def predict(
     net, card = load_model(model, which)
     run = card.run or Run(data="inputs", net=card.net, weighting="CCE")  # says no more than the card does
     place = device_of(replace(run, device=device))
-    examples, part = _read(Path(inputs), card, run)
+    examples, part, empty = _read(Path(inputs), card, run)
     part = readable(Dataset("inputs", part, part, card.class_names), run).train
     _check_shape(Path(inputs), part, card)
     material = Material(Dataset("inputs", part, part, card.class_names), part, None, None, None, card.normalisation, "")
@@ -102,24 +105,27 @@ def predict(
         raise DataError(
             f"{model}: its outputs are not finite: training diverged, or {inputs} has far too large numbers"
         )
-    return Predictions(examples, probabilities.argmax(axis=1), probabilities, card.class_names)
+    return Predictions(examples, probabilities.argmax(axis=1), probabilities, card.class_names, empty)
 
 
-def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part]:
-    """The names of the examples, and the examples, as a loader of training data would give them."""
+def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part, tuple[str, ...]]:
+    """The names of the examples, the examples, as a loader of training data would give them, and where texts lack."""
     inputs: Inputs
+    empty: tuple[str, ...] = ()
     suffix = path.suffix.lower()
     if suffix == ".npz":
         inputs = _array(path, card)
+    elif (suffix in TABLES or suffix == ".txt") and _reads_text(run):
+        inputs, empty = _texts(path, run)
     elif suffix in TABLES or suffix == ".txt":
-        inputs = _texts(path, run) if _reads_text(run) else _columns(path, card)
+        inputs = _columns(path, card)
     else:
         files = _files(path)
         inputs = files if card.kind == "files" else files.array(_image_size(path, card, run))
         if card.kind == "files":
             files.check()
-        return files.names, _part(inputs)
-    return tuple(str(i + 1) for i in range(len(inputs))), _part(inputs)
+        return files.names, _part(inputs), empty
+    return tuple(str(i + 1) for i in range(len(inputs))), _part(inputs), empty
 
 
 def _part(inputs: Inputs) -> Part:
@@ -164,12 +170,19 @@ def _reads_text(run: Run) -> bool:
     return run.text_column is not None or (run.data == "imdb" and run.text_vectors == "hashed")
 
 
-def _texts(path: Path, run: Run) -> tuple[str, ...]:
+def _texts(path: Path, run: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The texts, and the places of those that are empty."""
     if path.suffix.lower() == ".txt":
-        return tuple(read_lines(path))
-    table, column = read(path), run.text_column or "text"
-    require_columns(table, column)
-    return tuple(table.strings(column))
+        texts = read_lines(path)
+        empty = [f"line {i + 1}" for i, text in enumerate(texts) if not text.strip()]
+    else:
+        table, column = read(path), run.text_column or "text"
+        require_columns(table, column)
+        texts = table.texts(column)
+        empty = [table.place(i) for i, text in enumerate(texts) if not text.strip()]
+    if len(empty) == len(texts):
+        raise DataError(f"{path}: there is nothing to predict: all texts are empty")
+    return tuple(texts), tuple(empty)
 
 
 def _columns(path: Path, card: Card) -> NDArray[np.float32]:

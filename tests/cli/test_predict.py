@@ -56,6 +56,22 @@ def test_one_sentence_for_what_is_wrong(reweigh, finished: Path, model: str, inp
     assert told in ended.stderr
 
 
+def test_empty_texts_are_told_of(reweigh, tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("words,label\n" + "a fine film,pos\na dull film,neg\n" * 10)
+    small = ["--net", "linear", "--weighting", "CCE", "--iterations", 4, "--device", "cpu", "--json"]
+    line = ["train", "--data", tmp_path / "train.csv", "--text-column", "words", *small, "--runs", tmp_path / "runs"]
+    run = reweigh(*line).json["folder"]
+    (tmp_path / "new.txt").write_text("fine\n" + "\n" * 12 + "dull\n")
+    ended = reweigh("predict", run, tmp_path / "new.txt")
+    assert len(ended.stdout.splitlines()) == 1 + 14
+    lines = ", ".join(f"line {k}" for k in range(2, 12))
+    assert ended.stderr == (
+        f"{tmp_path / 'new.txt'}: the text is empty: {lines} and 2 more; predicted there is what the model says of "
+        "nothing\n"
+    )
+    assert reweigh("predict", run, tmp_path / "new.txt", "--json").json["empty"] == [f"line {k}" for k in range(2, 14)]
+
+
 def test_names_in_another_encoding() -> None:
     name = os.fsdecode(b"caf\xe9.png")
     found = Predictions((name, "b.png"), np.array([0, 1]), np.eye(2), ("a", "b"))

@@ -14,12 +14,13 @@ from reweigh.cli.find import find_model
 from reweigh.cli.options import Json, RunsRoot
 from reweigh.cli.outputs import check_output
 from reweigh.cli.progress import progress
-from reweigh.cli.terminal import console, print_json, table
+from reweigh.cli.terminal import console, print_json, say, table
 
 if TYPE_CHECKING:
     from reweigh.predict import Predictions
 
 SHOWN = 20  # rows on a terminal
+NAMED = 10  # empty texts
 HEADER = "example,class,p"  # of the CSV, before the probabilities of all classes
 
 
@@ -40,7 +41,8 @@ def predict(
 ) -> None:
     """Predict classes: for each example its class and the probability of that class.
 
-    Without an output file the rows go to standard output as CSV, or, on a terminal, as a table of the first few.
+    Without an output file the rows go to standard output as CSV, or, on a terminal, as a table of the first few. A
+    text that is empty keeps its row, and standard error says where it is.
     """
     from reweigh.predict import predict as apply
 
@@ -48,6 +50,10 @@ def predict(
     check_output("--output", output, (".csv",), [inputs], begins=HEADER)
     with progress("examples") as tell:
         found = apply(folder, inputs, "best" if best else "final", device=device, progress=tell)
+    if found.empty:
+        more = f" and {len(found.empty) - NAMED} more" if len(found.empty) > NAMED else ""
+        places = ", ".join(found.empty[:NAMED]) + more
+        say(f"{inputs}: the text is empty: {places}; predicted there is what the model says of nothing")
     if output is not None:
         _write(output, as_csv(found, probabilities))
     if as_json:
@@ -81,7 +87,7 @@ def _write(path: Path, text: str) -> None:
 
 def _as_mapping(found: Predictions, probabilities: bool) -> dict[str, Any]:
     classes = [found.class_names[k] for k in found.classes.tolist()]
-    told = {"example": found.examples, "class": classes, "p": found.p}
+    told = {"example": found.examples, "class": classes, "p": found.p, "empty": found.empty}
     return told | ({"class_names": found.class_names, "probabilities": found.probabilities} if probabilities else {})
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from types import NoneType
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from reweigh.data.source.text import MAX_BYTES, read_text
 from reweigh.errors import DataError, require
 
 _SHOWN = 10
+_WORDS = "strings or integers"
 _CSV_LIMIT = Lock()
 _TEXT = {"string", "large_string", "string_view"}  # as Arrow calls its types
 _READ = {
@@ -48,6 +50,9 @@ class Table(Protocol):
 
     def strings(self, name: str) -> list[str]:
         """A column as strings, none of them empty."""
+
+    def texts(self, name: str) -> list[str]:
+        """A column as strings, empty where there is nothing."""
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> Table:
@@ -93,10 +98,13 @@ class _Csv:
         return f"line {self.lines[row]}"
 
     def strings(self, name: str) -> list[str]:
-        k = self.names.index(name)
-        values = [row[k] for row in self.rows]
+        values = self.texts(name)
         _refuse(self, name, "a value", ((i, value) for i, value in enumerate(values) if not value.strip()))
         return values
+
+    def texts(self, name: str) -> list[str]:
+        k = self.names.index(name)
+        return [row[k] for row in self.rows]
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         k = self.names.index(name)
@@ -187,11 +195,15 @@ class _Parquet:
         return f"row {row + 1}"
 
     def strings(self, name: str) -> list[str]:
-        values = self._column(name, "strings or integers")
-        ok = (str, int, bool)
-        bad = ((i, v) for i, v in enumerate(values) if not isinstance(v, ok) or not str(v).strip())
-        _refuse(self, name, "strings or integers", bad)
-        return [str(value) for value in values]
+        bad = ((i, v) for i, v in enumerate(self._column(name, _WORDS)) if v is None or not str(v).strip())
+        _refuse(self, name, _WORDS, bad)
+        return self.texts(name)
+
+    def texts(self, name: str) -> list[str]:
+        values = self._column(name, _WORDS)
+        bad = ((i, v) for i, v in enumerate(values) if not isinstance(v, (str, int, bool, NoneType)))
+        _refuse(self, name, _WORDS, bad)
+        return ["" if value is None else str(value) for value in values]
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         values = self._column(name, "finite numbers")
