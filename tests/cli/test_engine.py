@@ -30,6 +30,18 @@ def test_the_noisy_holdout_is_called_so_all_the_way(reweigh, mine: Path, tmp_pat
         assert "test accuracy" not in said
 
 
+def test_labels_are_only_called_corrupted_where_they_are(reweigh, mine: Path, finished: Path, tmp_path: Path) -> None:
+    line = ["--data", mine, "--net", "linear", "--weighting", "CCE", "--iterations", 20, "--evaluate-every", 10]
+    ended = reweigh("train", *line, "--device", "cpu", "--runs", tmp_path)
+    shown = reweigh("show", ended.stdout.splitlines()[0]).stdout
+    for said, times in ((ended.stdout, 1), (ended.stderr, 2), (shown, 2)):
+        assert said.count("training accuracy") == times
+        assert "corrupted" not in said
+    noisy = reweigh("show", finished).stdout
+    assert noisy.count("corrupted accuracy") == noisy.count("intact accuracy") == 2
+    assert "training accuracy" not in noisy
+
+
 def test_a_run_that_diverged(reweigh, mine: Path, tmp_path: Path) -> None:
     line = ["--data", mine, "--net", "mlp-8", "--weighting", "CCE", "--iterations", 40, "--evaluate-every", 20]
     ended = reweigh("train", *line, "--device", "cpu", "--runs", tmp_path, "--lr", 1e12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,18 +63,28 @@ def summary(row: Mapping[str, Any], holdout: str = "test") -> str:
     >>> summary({"step": 100, "loss": None, "test_accuracy": 0.1}, "noisy hold-out")
     'loss not finite, noisy hold-out accuracy 0.1'
     """
+    columns = {name: called(name, holdout, knows_truth([row])) for name in SHOWN}
     told = {name: number(row[name]) for name in SHOWN if row.get(name) is not None}
     if "loss" in row and row["loss"] is None:
         told = {"loss": "not finite"} | told
-    return ", ".join(f"{called(name, holdout)} {value}" for name, value in told.items())
+    return ", ".join(f"{columns[name]} {value}" for name, value in told.items())
 
 
-def called(column: str, holdout: str) -> str:
-    """A column of the rows in words; a hold-out with wrong labels is called so.
+def knows_truth(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether rows are of a run that knows which of its labels are wrong."""
+    return any("intact_accuracy" in row for row in rows)
+
+
+def called(column: str, holdout: str, truth: bool = True) -> str:
+    """A column of the rows in words; a hold-out with wrong labels is called so, and labels corrupted only if they are.
 
     >>> called("test_accuracy", "noisy hold-out"), called("p_mean", "noisy hold-out")
     ('noisy hold-out accuracy', 'p mean')
+    >>> called("corrupted_accuracy", "test"), called("corrupted_accuracy", "test", truth=False)
+    ('corrupted accuracy', 'training accuracy')
     """
+    if column == "corrupted_accuracy" and not truth:
+        return "training accuracy"
     return column.replace("test_", f"{holdout}_").replace("_", " ")
 
 
@@ -104,5 +114,5 @@ def result_table(result: Mapping[str, Any]) -> RenderableType:
     final, best = result.get("final") or {}, result.get("best") or {}
     holdout = str(result.get("holdout", "test"))
     names = [name for name, value in final.items() if isinstance(value, int | float)]
-    rows = [(called(name, holdout), final[name], best.get(name)) for name in names]
+    rows = [(called(name, holdout, knows_truth([final])), final[name], best.get(name)) for name in names]
     return table(("", "final", "best"), rows)
