@@ -1,4 +1,4 @@
-"""The two errors that are the user's material's fault rather than the program's."""
+"""The two errors that are the user's material's fault rather than the program's, and a warning of the same kind."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Any
 
 class DataError(ValueError):
     """A file or data set is not what its format says; the message names file, place and expectation."""
+
+
+class DataWarning(UserWarning):
+    """A data set can be read, but probably does not say what was meant; the message names file, values and counts."""
 
 
 class MissingExtraError(ImportError):

@@ -76,3 +76,19 @@ def test_info(reweigh, tmp_path: Path) -> None:
     assert (found["train"], found["test"], found["holdout"]) == (16, 4, "noisy hold-out")
     assert found["train_counts"] == [8, 8]
     assert found["licence"] is None
+
+
+def test_doubtful_labels_are_told_of_once(reweigh, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{('1', '1.0', 'NA')[i % 3]}\n" for i in range(30)))
+    small = ["--net", "linear", "--iterations", 4, "--device", "cpu", "--runs", tmp_path / "runs"]
+    for line in (
+        ("data", "info", tmp_path / "mine.csv"),
+        ("suspects", tmp_path / "mine.csv", *small),
+        ("train", "--data", tmp_path / "mine.csv", "--weighting", "CCE", *small),
+        ("train", "--data", tmp_path / "mine.csv", "--weighting", "MAE", *small, "--seeds", "0,1", "--jobs", 2),
+    ):
+        ended = reweigh(*line)
+        assert ended.code == 0, ended.stderr
+        told = [words for words in ended.stderr.splitlines() if "column 'label'" in words]
+        for words, sentence in zip(("'NA' in 10 rows", "'1' in 10 rows, '1.0' in 10 rows"), told, strict=True):
+            assert sentence.startswith(f"warning: {tmp_path / 'mine.csv'}: column 'label' has {words}, ")

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import csv
+import warnings
 
 import numpy as np
 import pytest
 
 from reweigh.data import table
-from reweigh.errors import DataError
+from reweigh.errors import DataError, DataWarning
 
 ROWS = [(f"{i}", f"{100 + 2 * i}", "5", "yes" if i % 3 else "no") for i in range(10)]
 
@@ -30,6 +31,28 @@ def test_large_offsets_keep_their_digits(tmp_path) -> None:
     rows = [(str(1_700_000_000 + i), "n" if i < 5 else "y") for i in range(10)]
     data = table.load(write(tmp_path / "t.csv", rows, ("time", "label")))
     assert len(np.unique(data.train.inputs)) == 8
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (("a", "b", "NA", "nan"), ["'NA' in 2 rows, 'nan' in 2 rows, which is how tables write a missing value"]),
+        (("1", "1.0", "2"), ["'1' in 4 rows, '1.0' in 3 rows, the same number: kept as different classes"]),
+        (("0", "00", "1e0", "?", "1"), ["'?' in 2 rows", "'0' in 2 rows, '00' in 2 rows", "'1e0' in 2 rows, '1' in 2"]),
+        (("9007199254740993", "9007199254740992"), []),
+        (("1", "2", "1a", "nano", "1_0", "10", "inf"), []),
+    ],
+)
+def test_labels_that_are_probably_not_meant_are_told_of(tmp_path, labels: tuple[str, ...], told: list[str]) -> None:
+    path = write(tmp_path / "t.csv", [(str(i), labels[i % len(labels)]) for i in range(10)], ("a", "label"))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        data = table.load(path)
+    assert set(data.class_names) == set(labels), "who means it is not kept from it"
+    assert len(found) == len(told)
+    for warning, words in zip(found, told, strict=True):
+        assert warning.category is DataWarning
+        assert str(warning.message).startswith(f"{path}: column 'label' has {words}")
 
 
 def test_a_test_file(tmp_path) -> None:

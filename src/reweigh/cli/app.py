@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
-from typing import Annotated, Any
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -30,6 +32,7 @@ from reweigh.cli import (
 )
 from reweigh.cli.failures import verdict
 from reweigh.cli.terminal import say
+from reweigh.errors import DataWarning
 
 
 class _Root(TyperGroup):
@@ -41,7 +44,8 @@ class _Root(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with doubts_said():
+                return super().invoke(ctx)
         except BaseException as error:
             found = verdict(error)
             if found is None:
@@ -50,6 +54,31 @@ class _Root(TyperGroup):
                 traceback.print_exception(error)
             say(f"reweigh: {found.sentence}")
             raise typer.Exit(found.code) from error
+
+
+@contextmanager
+def doubts_said() -> Iterator[None]:
+    """While entered, a `DataWarning` is one line on standard error, once, and other warnings are as they were."""
+    with warnings.catch_warnings():
+        show, said = warnings.showwarning, set[str]()
+
+        def tell(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if not issubclass(category, DataWarning):
+                show(message, category, filename, lineno, file, line)
+            elif str(message) not in said:  # data are read more than once
+                said.add(str(message))
+                say(f"warning: {message}")
+
+        warnings.showwarning = tell
+        warnings.simplefilter("always", DataWarning)
+        yield
 
 
 def paragraphs(docstring: str) -> str:

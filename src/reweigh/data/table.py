@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reweigh.data.dataset import NOISY_HOLDOUT, TEST, Column, Dataset, Labels, Part
+from reweigh.data.doubtful import doubts
 from reweigh.data.source.columns import Table, read, require_columns
 from reweigh.data.split import Indices, noisy_holdout
-from reweigh.errors import DataError
+from reweigh.errors import DataError, DataWarning
 
 Numbers = NDArray[np.float64]
 
@@ -30,7 +32,7 @@ def load(
     A feature x becomes (x - mean) / std with the mean and standard deviation of the training part; a column that
     is constant there becomes its distance from that constant. Missing values, and features that are not finite
     numbers, are refused with their lines. The distinct labels, sorted (as numbers where all are integers), are
-    the class names.
+    the class names; a `DataWarning` tells of those that are probably not meant as classes (`doubtful`).
 
     Args:
         path: `.csv`, `.tsv` or `.parquet`; see `reweigh.data.source.columns.read`.
@@ -57,6 +59,8 @@ def load(
     for table in tables:
         require_columns(table, label, *columns)
     class_names = _class_names(first, label)
+    for doubt in doubts([value.strip() for value in first.strings(label)]):
+        warnings.warn(f"{first.path}: column {label!r} has {doubt}", DataWarning, stacklevel=2)
     parts = [_labels(table, label, class_names) for table in tables]
     labels = np.concatenate(parts)
     raw = _texts(tables, text) if text is not None else _matrix(tables, columns)

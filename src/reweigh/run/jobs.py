@@ -10,15 +10,17 @@ import multiprocessing
 import pickle
 import signal
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import torch
 
+from reweigh.errors import DataWarning
 from reweigh.run.ahead import Ahead
 from reweigh.run.execute import Interrupted, Update, execute, folder_of, updates
 from reweigh.run.parts import device_of, machine
@@ -193,6 +195,9 @@ def as_processes(
                 if isinstance(told, Update):
                     watch(number, told)
                     continue
+                if isinstance(told, DataWarning):  # one of many that say the same: this process knows how to say it
+                    warnings.warn(told, stacklevel=2)
+                    continue
                 outcomes[number] = Outcome(runs[number], folder_of(runs[number], root), told)
                 del active[connection]
                 connection.close()
@@ -236,6 +241,23 @@ def _process(run: Run, root: Path, parent: Connection, stop: Any, threads: int) 
         except OSError:  # the parent is gone: stop as if asked to
             terminated[0] = True
 
+    show = warnings.showwarning
+
+    def pass_on(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, DataWarning):
+            with suppress(OSError):
+                parent.send(category(str(message)))
+        else:
+            show(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = pass_on
     error: Exception | None = None
     try:
         execute(run, root, watch=tell, should_stop=lambda: terminated[0] or stop.is_set())
