@@ -77,3 +77,27 @@ def test_a_stopped_run_can_go_on(reweigh, tmp_path: Path, number: signal.Signals
     rows = read_rows(folder)
     assert [row["step"] for row in rows] == list(range(50, 401, 50))
     assert rows[: len(stopped)] == stopped
+
+
+@pytest.mark.parametrize("command", ["suspects", "correct", "demo"])
+def test_what_is_more_than_a_run_goes_on_by_its_own_command(
+    reweigh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(20)))
+    Path("decisions.csv").write_text("index,given,decision,label\n0,x,drop,x\n")
+    small = ["--net", "linear", "--iterations", "20", "--batch-size", "8", "--device", "cpu"]
+    line = {
+        "suspects": ["mine.csv", *small, "--folds", "2", "-o", "suspects.csv"],
+        "correct": ["mine.csv", *small, "--decisions", "decisions.csv", "-o", "new", "--retrain"],
+        "demo": ["--seeds", "1", "--output", "demo"],
+    }[command]
+    with monkeypatch.context() as patched:
+        patched.setattr("reweigh.cli.stop.Stop.__call__", lambda self: True)  # Ctrl-C in the first iteration
+        ended = reweigh(command, *line)
+    assert ended.code == 130
+    assert "; the same command goes on from there" in ended.stderr
+    assert "resume" not in ended.stderr
+    if command != "demo":  # which takes its time
+        assert (again := reweigh(command, *line)).code == 0, again.stderr
+        assert "going on from iteration 1" in again.stderr

@@ -22,22 +22,36 @@ if TYPE_CHECKING:
 SHOWN = ("loss", "test_accuracy", "corrupted_accuracy", "intact_accuracy")
 
 
-def carry_out(run: Run, root: Path, stop: Stop, watch: Callable[[Update], None], speed: Speed | None = None) -> Path:
-    """Execute a run and return its folder; a stop becomes the exit code of its signal."""
+def carry_out(
+    run: Run,
+    root: Path,
+    stop: Stop,
+    watch: Callable[[Update], None],
+    speed: Speed | None = None,
+    *,
+    is_all: bool = False,
+) -> Path:
+    """Execute a run and return its folder; a stop becomes the exit code of its signal.
+
+    Unless the run `is_all` that the command does, resuming it would leave the rest undone.
+    """
     from reweigh.run import Interrupted, execute
 
     try:
         return execute(run, root, watch=watch, should_stop=stop, speed=speed)
     except Interrupted as error:
         code = STOPPED if stop.signal == signal.SIGTERM else INTERRUPTED
-        told = f"stopped after iteration {error.step}; to go on: reweigh resume {error.folder}"
-        raise EndedError(code, told) from error
+        told = f"; to go on: reweigh resume {error.folder}"
+        if not is_all:
+            told = f" of {error.folder}; the same command goes on from there"
+        raise EndedError(code, f"stopped after iteration {error.step}{told}") from error
 
 
 def carry_out_alone(run: Run, root: Path, speed: Speed | None = None) -> Path:
     """Execute one run with its own progress; of several processes that share it, only the first one speaks."""
     with Stop() as stop, progress("it") as tell:
-        return carry_out(run, root, stop, every_row(tell) if is_first() else lambda update: None, speed)
+        watch = every_row(tell) if is_first() else lambda update: None
+        return carry_out(run, root, stop, watch, speed, is_all=True)
 
 
 def is_first() -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reweigh.cli.failures import INTERRUPTED, STOPPED, EndedError
+from reweigh.cli.engine import carry_out
 from reweigh.cli.options import Json, RunsRoot, with_fields
 from reweigh.cli.progress import progress
 from reweigh.cli.stop import Stop
@@ -153,21 +152,14 @@ def _report(fields: dict[str, Any], as_json: bool, procedure: Callable[[Run, Car
     run = make_run(fields)
     with Stop() as stop, progress("it") as tell:
 
-        def carry_out(run: Run, root: Path) -> Path:
-            from reweigh.run import Interrupted, execute
+        def watch(update: Update) -> None:
+            tell(update.step, update.total, line=update.note)
 
-            def watch(update: Update) -> None:
-                tell(update.step, update.total, line=update.note)
-
+        def train(run: Run, root: Path) -> Path:
             say(run.folder_name())
-            try:
-                return execute(run, root, watch=watch, should_stop=stop)
-            except Interrupted as error:
-                code = STOPPED if stop.signal == signal.SIGTERM else INTERRUPTED
-                told = f"stopped after iteration {error.step} of {error.folder}; the same command goes on from there"
-                raise EndedError(code, told) from error
+            return carry_out(run, root, stop, watch)
 
-        folder = procedure(run, carry_out)
+        folder = procedure(run, train)
     account = read_journal(folder)
     if as_json:
         print_json({"folder": str(folder), "runs": dict(account.runs), "result": account.result})
