@@ -85,6 +85,10 @@ def test_quick_needs_no_data(reweigh, file: Path, tmp_path: Path) -> None:
     assert ended.code == 0, ended.stderr
     assert "quick: toy data" in ended.stdout
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["quick"]
+    runs = [path.name for path in (tmp_path / "quick").iterdir() if path.is_dir()]
+    assert runs
+    assert all(name.startswith("toy-pictures.npz-mlp-8-") for name in runs), "who looks there sees what they are of"
+    assert "toy-pictures.npz" in reweigh("runs", tmp_path / "quick").stdout
 
 
 def test_a_figure(reweigh, file: Path, tmp_path: Path) -> None:

@@ -44,6 +44,20 @@ def test_a_validation_pair_is_read_where_there_is_no_test_pair(tmp_path, keys, w
     assert len(data.test) == 6
 
 
+def test_classes_may_be_grouped(tmp_path) -> None:
+    arrays = {"x_train": IMAGES, "y_train": LABELS}
+    assert npz.load(save(tmp_path / "a.npz", **arrays)).groups is None
+    assert npz.load(save(tmp_path / "b.npz", **arrays, class_groups=np.array([1, 0]))).groups == (1, 0)
+    for wrong, told in (
+        (np.array([0.5, 1.5]), r"'class_groups' is float64 \(2,\); expected integers, one for each class"),
+        (np.array([], np.int64), "expected integers, one for each class"),
+        (np.array([0, 1, 1]), "groups must give each of the 2 classes a group id of 0 or more"),
+        (np.array([0, -1]), "groups must give each of the 2 classes a group id of 0 or more"),
+    ):
+        with pytest.raises(DataError, match=told):
+            npz.load(save(tmp_path / "c.npz", **arrays, class_groups=wrong))
+
+
 def test_half_a_validation_pair_is_refused(tmp_path) -> None:
     with pytest.raises(DataError, match="array 'y_val' is missing"):
         npz.load(save(tmp_path / "a.npz", x_train=IMAGES, y_train=LABELS, x_val=IMAGES))

@@ -17,7 +17,7 @@ from reweigh.spec import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY: dict[str, Any] = {
-    "data": "tin100",
+    "data": "toy-pictures.npz",
     "net": "mlp-8",
     "noise": "symmetric",
     "rate": 0.4,

@@ -33,7 +33,7 @@ def test_what_it_measures_is_printed_and_kept(
     both = ["--seeds", "0,1,2", "--add", str(tmp_path / "results" / "mine.json"), "--add", str(tmp_path / "two.json")]
     assert main([str(path), "--runs", str(tmp_path / "none"), "--minutes", "1e-9", *both]) == 0
     told = capsys.readouterr().out
-    assert "1/2 tin100-mlp-8-CCE" in told
+    assert "1/2 toy-pictures.npz-mlp-8-CCE" in told
     assert "# Mine" in told
     assert main([*line, "--data-root", str(tmp_path), "--seeds", "2"]) == 1  # there are no data there
     assert "failed: " in capsys.readouterr().err

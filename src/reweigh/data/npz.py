@@ -6,6 +6,7 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ KEYS = (
 
 NAME_KEYS = ("class_names", "label_names", "target_names")
 
+GROUPS = "class_groups"
+
 MAX_BYTES = 2**32
 
 
@@ -45,7 +48,8 @@ def load(path: str | os.PathLike[str], seed: int = 0, max_bytes: int = MAX_BYTES
     Inputs are images, uint8 as (N, H, W), (N, H, W, C) or, with C = 1 or 3, (N, C, H, W), or features, (N, F) of
     any real type, which become float32 as they are. Labels are integers 0 to C-1, as (N,) or (N, 1); every
     class needs a training example unless the names are given by an array of strings `class_names`,
-    `label_names` or `target_names`.
+    `label_names` or `target_names`. An array of integers `class_groups`, one for each class, groups the classes
+    (superclasses).
 
     Args:
         path: the file. Names of its arrays: see `KEYS`.
@@ -65,7 +69,7 @@ def load(path: str | os.PathLike[str], seed: int = 0, max_bytes: int = MAX_BYTES
     test = None if found is None else _part(path, arrays, *found)
     names = _class_names(path, arrays, y, train.labels)
     try:
-        return assemble(path.stem, train, test, names, seed)
+        return replace(assemble(path.stem, train, test, names, seed), groups=_groups(arrays))
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
 
@@ -144,6 +148,15 @@ def _labels(array: NDArray[Any], name: str) -> Labels:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise DataError(f"{name!r} is {array.dtype} {array.shape}; expected integers (N,)")
     return array.astype(np.int64)
+
+
+def _groups(arrays: Arrays) -> tuple[int, ...] | None:
+    if GROUPS not in arrays:
+        return None
+    array = arrays[GROUPS]
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
+        raise DataError(f"{GROUPS!r} is {array.dtype} {array.shape}; expected integers, one for each class")
+    return tuple(array.tolist())
 
 
 def _class_names(path: Path, arrays: Arrays, y: str, labels: Labels) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from reweigh.streams import numpy_generator
 
 ITERATIONS, BATCH = 12, 50
 IMAGES, CLASSES, SIDE = 210, 15, 6
+PICTURES, VECTORS = "toy-pictures.npz", "toy-vectors.npz"  # runs are named after them
 OPTIONS = 2  # that a choice is left with
 TOLD = "quick: toy data, tiny nets and a dozen iterations. It shows that all of it runs; its numbers mean nothing."
 
@@ -64,10 +65,12 @@ def write_data(folder: Path) -> None:
     base = draws.integers(0, 200, (CLASSES, SIDE, SIDE, 3))
     pictures = (base[labels] + draws.integers(0, 56, (IMAGES, SIDE, SIDE, 3))).astype(np.uint8)
     vectors = (draws.normal(size=(IMAGES, 10)) + (labels % 2)[:, None]).astype(np.float32)
-    for name, inputs, targets in (("tin100", pictures, labels), ("two", vectors, labels % 2)):
+    for name, inputs, targets in ((PICTURES, pictures, labels), (VECTORS, vectors, labels % 2)):
         arrays = {"x_train": inputs, "y_train": targets, "x_test": inputs[::2], "y_test": targets[::2]}
-        if not (folder / f"{name}.npz").exists():
-            replace_file(folder / f"{name}.npz", lambda file, arrays=arrays: np.savez(file, **arrays))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        if name == PICTURES:
+            arrays["class_groups"] = np.arange(CLASSES) // 5
+        if not (folder / name).exists():
+            replace_file(folder / name, lambda file, arrays=arrays: np.savez(file, **arrays))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
 
 
 def _cell(cell: Cell) -> Cell:
@@ -92,8 +95,8 @@ def _tiny(run: Run, folder: Path) -> Run:
     text = run.data == "imdb"
     run = replace(
         run,
-        data=str(folder / "two.npz") if text else "tin100",
-        data_root=None if text else str(folder),
+        data=VECTORS if text else PICTURES,
+        data_root=str(folder),
         text_vectors="hashed",
         image_size=None,
         net="imdb" if text else _small(run.net),
