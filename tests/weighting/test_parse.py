@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 
 import pytest
 
 from reweigh import CCE, DM, GCE, MAE, Curve, Tapered, Weighting
 from reweigh.spec import parse
-from reweigh.spec.signatures import PARAMETERS
+from reweigh.spec.signatures import DEFAULTS, PARAMETERS
 from reweigh.weighting.parse import NAMES, weighting_from
 
 
 def test_the_table_of_parameters_is_that_of_the_classes() -> None:
     assert {name: tuple(field.name for field in fields(kind)) for name, kind in NAMES.items()} == PARAMETERS  # type: ignore[arg-type]
+    defaults = {
+        name: {f.name: f.default for f in fields(kind) if f.default is not MISSING} for name, kind in NAMES.items()
+    }  # type: ignore[arg-type]
+    assert {name: found for name, found in defaults.items() if found} == DEFAULTS
+    assert all(value is False for found in DEFAULTS.values() for value in found.values() if isinstance(value, bool)), (
+        "`bound` leaves out what is off"
+    )
 
 
 @pytest.mark.parametrize(

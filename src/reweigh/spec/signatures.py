@@ -1,6 +1,6 @@
-"""The parameters of the weightings, by name, so that DM(0.5, 8) and DM(lam=0.5, beta=8) are one run without torch.
+"""The parameters of the weightings, so that DM(0.5, 8) and DM(lam=0.5, beta=8), GCE and GCE(0.7), are one run each.
 
-A test holds this table equal to the classes themselves.
+Without torch: a test holds these tables equal to the classes themselves.
 """
 
 from __future__ import annotations
@@ -32,15 +32,34 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "Tapered": ("weighting", "taper"),
 }
 
+DEFAULTS: dict[str, dict[str, Value]] = {
+    "IMAE": {"T": 8},
+    "GCE": {"q": 0.7},
+    "TruncatedGCE": {"q": 0.7, "k": 0.5},
+    "SL": {"alpha": 0.1, "b": 9.21},
+    "Focal": {"gamma": 2, "detach": False},
+    "PHuber": {"tau": 2},
+    "AGCE": {"a": 0.6, "q": 0.6},
+    "AUL": {"a": 5.5, "q": 3},
+    "AEL": {"a": 2.5},
+    "Tapered": {"taper": 5e-7},
+}
+
 
 def bound(expression: Expression) -> Expression:
-    """The expression with the arguments of every known weighting under their names.
+    """The expression with the arguments of every known weighting under their names: all numbers, switches that are on.
 
     >>> from reweigh.spec import parse
     >>> print(bound(parse("Tapered(DM(1, 16), 5e-7) + CCE")))
     Tapered(weighting=DM(lam=1, beta=16), taper=5e-07) + CCE
+    >>> print(bound(parse("GCE")), bound(parse("Focal(2, detach=False)")))
+    GCE(q=0.7) Focal(gamma=2)
     """
-    named = expression.bind(PARAMETERS[expression.name]) if expression.name in PARAMETERS else expression
+    named = expression
+    if expression.name in PARAMETERS:
+        given = DEFAULTS.get(expression.name, {}) | dict(expression.bind(PARAMETERS[expression.name]).kwargs)
+        written = ((key, given[key]) for key in PARAMETERS[expression.name] if given.get(key, False) is not False)
+        named = Expression(expression.name, (), tuple(written))
     kwargs = tuple((key, _inside(value, bound)) for key, value in named.kwargs)
     return Expression(named.name, tuple(_inside(value, bound) for value in named.args), kwargs)
 
@@ -50,7 +69,7 @@ def brief(expression: Expression) -> Expression:
 
     >>> from reweigh.spec import parse
     >>> print(brief(parse("DM(beta=8, lam=0.5) + Focal(detach=True)")))
-    DM(0.5, 8) + Focal(detach=True)
+    DM(0.5, 8) + Focal(2, True)
     """
     named = bound(expression)
     places = PARAMETERS.get(named.name, ())

@@ -1,0 +1,73 @@
+"""One run, one name: the same in other words has the same hash and folder, and names stay what they were."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reweigh.spec import Run, authors, text
+
+PLAIN: dict[str, Any] = {"data": "digits", "net": "mlp-256-256", "weighting": "DM(0.5, 8)"}
+
+
+def run_of(**values: Any) -> Run:
+    return Run.from_mapping(PLAIN | values)
+
+
+def test_the_same_run_in_other_words_has_the_same_hash() -> None:
+    assert run_of(weighting="DM(lam=.5, beta=8.0)").hash() == run_of(weighting="DM( beta=8, lam=0.5)").hash()
+    assert run_of(weighting="DM(0.5, 8)").hash() == run_of(weighting="DM(lam=0.5, beta=8)").hash()
+    assert run_of(lr=1).hash() == run_of(lr=1.0).hash()
+    assert run_of(weight_decay=-0.0).hash() == run_of(weight_decay=0).hash()
+    assert run_of(taper="5e-7").hash() == run_of(taper=5e-7).hash()
+    assert run_of(seed=0, momentum=0.9).hash() == run_of().hash()
+
+
+def test_hashes_stay_what_they_are() -> None:
+    """A change here renames every run ever recorded: add fields with defaults, never rename or re-default."""
+    assert run_of().hash() == "9c09f4b0e7b0"
+    assert text("cifar100", rate=0.4).hash() == "8cec69690e57"
+    assert authors("cifar100", rate=0.4).hash() == "bef9c7f742fb"
+    assert run_of(weighting="GCE(0.7)").hash() == "f931a016284a"
+    assert run_of(weighting="Focal(2)").hash() == "c21f68d141b8"
+
+
+@given(st.text(min_size=1, max_size=80).filter(lambda t: t.isprintable() and t == t.strip()))
+def test_folder_names_are_safe_whatever_the_data_are_called(data: str) -> None:
+    name = run_of(data=data).folder_name()
+    assert re.fullmatch(r"[A-Za-z0-9.-]+-s0-[0-9a-f]{12}", name)
+    assert len(name) < 160
+    assert Path(name).name == name
+
+
+def test_folder_name_reads_well() -> None:
+    run = run_of(noise="symmetric", rate=0.4, seed=3)
+    assert run.folder_name() == f"digits-mlp-256-256-DM-0.5-8-symmetric-0.4-s3-{run.hash()}"
+
+
+@pytest.mark.parametrize("text", ["DM(lam=0.5, beta=8)", "DM(beta=8.0, lam=.5)", "DM(0.5, beta=8)"])
+def test_one_run_has_one_folder_however_it_is_written(text: str) -> None:
+    assert run_of(weighting=text).folder_name() == run_of(weighting="DM(0.5, 8)").folder_name()
+
+
+@pytest.mark.parametrize(
+    ("short", "written"),
+    [
+        ("GCE", "GCE(0.7)"),
+        ("GCE()", "GCE(q=0.7)"),
+        ("Focal", "Focal(2)"),
+        ("Focal(gamma=2.0, detach=False)", "Focal(2)"),
+        ("Focal(detach=True)", "Focal(2, detach=True)"),
+        ("SL(b=9.21)", "SL(0.1, 9.21)"),
+        ("Tapered(GCE)", "Tapered(GCE(0.7), 5e-7)"),
+        ("CCE + 0.5 * PHuber", "CCE + 0.5 * PHuber(2)"),
+    ],
+)
+def test_a_default_may_be_left_out(short: str, written: str) -> None:
+    assert run_of(weighting=short).folder_name() == run_of(weighting=written).folder_name()
+    assert run_of(weighting="Focal(detach=True)").hash() != run_of(weighting="Focal").hash()
