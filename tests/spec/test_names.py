@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reweigh.data.registry import NAMES
 from reweigh.spec import Run, authors, text
+from reweigh.spec.checks import DATA_NAMES
 
 PLAIN: dict[str, Any] = {"data": "digits", "net": "mlp-256-256", "weighting": "DM(0.5, 8)"}
 
@@ -43,6 +45,31 @@ def test_folder_names_are_safe_whatever_the_data_are_called(data: str) -> None:
     assert re.fullmatch(r"[A-Za-z0-9.-]+-s0-[0-9a-f]{12}", name)
     assert len(name) < 160
     assert Path(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("spellings", "plain"),
+    [
+        (("./ok.csv", "././/ok.csv", Path("ok.csv")), "ok.csv"),
+        (("photos/", "./photos", "./photos//"), "photos"),
+        (("a/./b.npz", "a//b.npz"), "a/b.npz"),
+        (("/data//photos/",), "/data/photos"),
+        (("./digits", "digits/"), "./digits"),
+        (("tracklets:./videos",), "tracklets:./videos"),
+        (("a/../ok.csv",), "a/../ok.csv"),  # another file, where a is a link
+        ((".", "./"), "."),
+    ],
+)
+def test_a_path_has_one_spelling(spellings: tuple[Any, ...], plain: str) -> None:
+    for spelling in spellings:
+        run = run_of(data=spelling, test_data=spelling)
+        assert run.data == plain
+        assert run.folder_name() == run_of(data=plain, test_data=plain).folder_name()
+    assert run_of(data="./digits").hash() != run_of(data="digits").hash(), "a folder, and the data set"
+
+
+def test_names_of_data_are_known_without_the_data() -> None:
+    assert set(DATA_NAMES) == set(NAMES)
 
 
 def test_folder_name_reads_well() -> None:

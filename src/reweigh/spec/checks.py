@@ -8,12 +8,16 @@ import re
 import sys
 from collections.abc import Callable
 from numbers import Integral, Real
+from pathlib import PurePosixPath
 from typing import Any, TypeAlias
 
 from reweigh.spec.expression import nearest, parse
 from reweigh.spec.schedule import check_parameters, check_rate, check_schedule
 
 Check: TypeAlias = Callable[[str, object], Any]
+
+DATA_NAMES = ("cifar10", "cifar100", "vehicles10", "tin100", "digits", "imdb", "clothing1m", "mars", "tracklets")
+"""The named data sets; a folder that is called like one is told apart by its path. (A test holds them complete.)"""
 
 
 def plain_number(value: object) -> int | float | None:
@@ -47,6 +51,19 @@ def place(name: str, value: object) -> str:
     'photos/all'
     """
     return text(name, os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
+def data_place(name: str, value: object) -> str:
+    """A data set's name, or a path in one spelling: without what leads nowhere, as `./` and the slash at the end.
+
+    >>> data_place("data", "./photos/"), data_place("data", "digits"), data_place("data", "./digits")
+    ('photos', 'digits', './digits')
+    """
+    given = place(name, value)
+    if ":" in given:  # tracklets:videos, or a drive
+        return given
+    path = str(PurePosixPath(given))
+    return f"./{path}" if path in DATA_NAMES and path != given else path
 
 
 def flag(name: str, value: object) -> bool:

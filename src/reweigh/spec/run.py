@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get
 
 from reweigh.spec.checks import (
     Check,
+    data_place,
     expression,
     flag,
     fold_of,
@@ -67,12 +68,12 @@ class Run:
     """
 
     # what is learned from
-    data: Annotated[str, place, "data set, by name or path"]
+    data: Annotated[str, data_place, "data set, by name or path"]
     data_root: Annotated[str | None, optional(place), _WHERE, "folder or file the data lie in"] = None
     data_hash: Annotated[str | None, optional(_HASH), "how the hash of the data must begin"] = None
     label_column: Annotated[str | None, optional(text), "label column of a table, if not 'label'"] = None
     text_column: Annotated[str | None, optional(text), "text column of a table"] = None
-    test_data: Annotated[str | None, optional(place), "table with the test rows"] = None
+    test_data: Annotated[str | None, optional(data_place), "table with the test rows"] = None
     text_vectors: Annotated[
         TextVectors, one_of(*get_args(TextVectors)), "how texts become vectors; pv-dbow is for imdb"
     ] = "hashed"
