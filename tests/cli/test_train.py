@@ -106,3 +106,23 @@ def test_a_folder_that_cannot_be_made_fails(reweigh, tiny: list[str], tmp_path: 
     ended = reweigh("train", *tiny, "--weighting", "CCE", "--runs", tmp_path / "file")
     assert ended.code == 1
     assert "cannot create the folder" in ended.stderr
+
+
+@pytest.mark.parametrize("kind", ["digits", "pictures", "table"])
+def test_augmentation_of_what_is_no_picture_is_refused(reweigh, tmp_path: Path, kind: str) -> None:
+    data: list[object] = ["digits"]
+    if kind == "pictures":
+        np.savez(tmp_path / "mine.npz", x=np.zeros((20, 8, 8, 3), np.uint8), y=np.arange(20) % 2)
+        data = [tmp_path / "mine.npz"]
+    elif kind == "table":
+        (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(20)))
+        data = [tmp_path / "mine.csv"]
+    line = ["--data", *data, "--net", "mlp-8", "--weighting", "CCE", "--device", "cpu", "--runs", tmp_path / "runs"]
+    ended = reweigh("train", *line, "--augment", "pad-crop-flip")
+    assert ended.code == 2
+    told = "augment is 'pad-crop-flip', which has no effect in this run: net 'mlp-8' reads features, not pictures"
+    assert told in ended.stderr
+    assert not (tmp_path / "runs").exists(), "nothing is left behind"
+    if kind == "pictures":
+        small = ["--net", "mlp-8", "--iterations", 4, "--device", "cpu", "--runs", tmp_path / "runs"]
+        assert (ended := reweigh("suspects", *data, *small)).code == 0, ended.stderr

@@ -93,13 +93,15 @@ def _missing(procedure: Procedure) -> tuple[tuple[str, Any], ...]:
 
 def _tiny(run: Run, folder: Path) -> Run:
     text = run.data == "imdb"
+    net = "imdb" if text else _small(run.net)
     run = replace(
         run,
         data=VECTORS if text else PICTURES,
         data_root=str(folder),
         text_vectors="hashed",
         image_size=None,
-        net="imdb" if text else _small(run.net),
+        net=net,
+        augment="none" if net in ("imdb", "mlp-8") else run.augment,
         init_file=None,
         init_hash=None,
         batch_size=BATCH,

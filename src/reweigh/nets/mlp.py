@@ -50,3 +50,12 @@ class IMDBNet(MLP):
         """U(+-sqrt(3 / fan_in)), biases 0."""
         for module in self.modules():
             caffe_xavier(module, generator)
+
+
+def flattens(name: str) -> bool:
+    """Whether images are made flat for the net of that name.
+
+    >>> flattens("mlp-256"), flattens("linear"), flattens("resnet20")
+    (True, True, False)
+    """
+    return name == "linear" or name.startswith("mlp")

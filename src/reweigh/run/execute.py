@@ -22,6 +22,7 @@ from reweigh.run.outcome import Best, finish, finite, has_diverged, header_of, r
 from reweigh.run.parts import (
     autocast_of,
     batches_of,
+    check_augments,
     device_of,
     epoch_of,
     input_shape,
@@ -154,6 +155,8 @@ def _carry_out(
         trusted = batches_of(run, held, material, device, order=order_of(run, held))
     net = net_of(run, material, device)
     check_reads(net, run.net, input_shape(material))
+    if not (folder / "run.json").exists():  # what was begun so when it was passed over in silence may go on
+        check_augments(run, material)
     taught = method_of(run, material, batches, trusted, net, ranks)
     method = taught.method
     optimiser = build_optimiser(method.trainable, run)

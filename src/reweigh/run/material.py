@@ -17,6 +17,7 @@ from reweigh.data import registry
 from reweigh.data.dataset import Dataset, Part
 from reweigh.data.split import validation_split
 from reweigh.errors import DataError
+from reweigh.nets.mlp import flattens
 from reweigh.noise import Corruption, corrupt, label_hash
 from reweigh.noise.corruption import measure
 from reweigh.record import read_header
@@ -174,7 +175,7 @@ def readable(dataset: Dataset, run: Run) -> Dataset:
         from reweigh.data.hashing import hashed
 
         return _with_inputs(dataset, lambda part: hashed(cast("tuple[str, ...]", part.inputs)))
-    flat = run.net == "linear" or run.net.startswith("mlp")
+    flat = flattens(run.net)
     if dataset.kind == "images":
         if flat:
             width = math.prod(_array(dataset.train).shape[1:])  # -1 would not do for an empty test part

@@ -94,6 +94,15 @@ def batches_of(
     )
 
 
+def check_augments(run: Run, material: Material) -> None:
+    """Refuse an augmentation of what are no pictures, or no longer: an MLP reads them as features."""
+    if run.augment != "none" and material.train.kind == "features":
+        raise ValueError(
+            f"augment is {run.augment!r}, which has no effect in this run: net {run.net!r} reads features, not "
+            "pictures; leave it at 'none', or take a net for images"
+        )
+
+
 def input_shape(material: Material) -> tuple[int, ...]:
     """What the net reads: (C, H, W) or (F,)."""
     return material.shape or (3, *CROP)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from reweigh.data.dataset import Dataset
+from reweigh.nets.mlp import flattens
 from reweigh.recommendation import MANY, recommend
 from reweigh.run.material import load
 from reweigh.spec import Run
@@ -32,6 +33,8 @@ def default_run(data: str, fields: Mapping[str, Any] | None = None) -> Run:
     look = {name: given[name] for name in _DATA if name in given}
     dataset = load(Run(data=data, net="linear", weighting="CCE", **look))
     chosen = _for(dataset) | {"record_p": True, "record_margins": True} | given
+    if flattens(str(chosen["net"])) and "augment" not in given:
+        chosen["augment"] = "none"
     counts = np.bincount(dataset.train.labels)
     if "imbalance" in given or counts.max() >= UNBALANCED * counts[counts > 0].min():
         chosen.setdefault("sampler", "balanced")
