@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 
 class DataError(ValueError):
@@ -35,3 +38,27 @@ def require(module: str, extra: str) -> Any:
         if error.name is not None and error.name.partition(".")[0] != top:
             raise  # the module is there and something inside it is broken: that is another story
         raise MissingExtraError(f"{top} is not installed: pip install 'reweigh[{extra}]'") from error
+
+
+@contextmanager
+def warnings_told(tell: Callable[[DataWarning], None]) -> Iterator[None]:
+    """While entered, every `DataWarning` is told, however often it comes; other warnings are as they were."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def told(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, DataWarning):
+                tell(category(str(message)))
+            else:
+                show(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = told
+        warnings.simplefilter("always", DataWarning)
+        yield

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import traceback
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any, TextIO
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -32,7 +30,7 @@ from reweigh.cli import (
 )
 from reweigh.cli.failures import verdict
 from reweigh.cli.terminal import say
-from reweigh.errors import DataWarning
+from reweigh.errors import DataWarning, warnings_told
 
 
 class _Root(TyperGroup):
@@ -44,7 +42,7 @@ class _Root(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with doubts_said():
+            with warnings_told(say_once()):
                 return super().invoke(ctx)
         except BaseException as error:
             found = verdict(error)
@@ -56,29 +54,16 @@ class _Root(TyperGroup):
             raise typer.Exit(found.code) from error
 
 
-@contextmanager
-def doubts_said() -> Iterator[None]:
-    """While entered, a `DataWarning` is one line on standard error, once, and other warnings are as they were."""
-    with warnings.catch_warnings():
-        show, said = warnings.showwarning, set[str]()
+def say_once() -> Callable[[DataWarning], None]:
+    """Says a warning in one line on standard error, the first time: data are read more than once."""
+    said = set[str]()
 
-        def tell(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
-            if not issubclass(category, DataWarning):
-                show(message, category, filename, lineno, file, line)
-            elif str(message) not in said:  # data are read more than once
-                said.add(str(message))
-                say(f"warning: {message}")
+    def say_new(warning: DataWarning) -> None:
+        if str(warning) not in said:
+            said.add(str(warning))
+            say(f"warning: {warning}")
 
-        warnings.showwarning = tell
-        warnings.simplefilter("always", DataWarning)
-        yield
+    return say_new
 
 
 def paragraphs(docstring: str) -> str:

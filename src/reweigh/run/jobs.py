@@ -16,11 +16,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import torch
 
-from reweigh.errors import DataWarning
+from reweigh.errors import DataWarning, warnings_told
 from reweigh.run.ahead import Ahead
 from reweigh.run.execute import Interrupted, Update, execute, folder_of, updates
 from reweigh.run.parts import device_of, machine
@@ -241,26 +241,14 @@ def _process(run: Run, root: Path, parent: Connection, stop: Any, threads: int) 
         except OSError:  # the parent is gone: stop as if asked to
             terminated[0] = True
 
-    show = warnings.showwarning
+    def pass_on(warning: DataWarning) -> None:
+        with suppress(OSError):
+            parent.send(warning)
 
-    def pass_on(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        if issubclass(category, DataWarning):
-            with suppress(OSError):
-                parent.send(category(str(message)))
-        else:
-            show(message, category, filename, lineno, file, line)
-
-    warnings.showwarning = pass_on
     error: Exception | None = None
     try:
-        execute(run, root, watch=tell, should_stop=lambda: terminated[0] or stop.is_set())
+        with warnings_told(pass_on):
+            execute(run, root, watch=tell, should_stop=lambda: terminated[0] or stop.is_set())
     except Exception as caught:
         error = caught
     with suppress(OSError):
