@@ -74,6 +74,23 @@ time.sleep(600)
     assert "no progress" in ended.failures[0]
 
 
+def test_a_rank_that_waits_for_another_does_not_hang(tmp_path: Path) -> None:
+    """As all ranks wait while the first evaluates, which may take longer than anybody's patience."""
+    program = f"""
+import os, pathlib, time
+sign, done = pathlib.Path(os.environ["{FOLDER}"], os.environ["RANK"]), pathlib.Path({str(tmp_path / "done")!r})
+count = 0
+while not done.exists():
+    if os.environ["RANK"] == "0" or count == 0:
+        sign.write_text(f"5 {{count}}")
+    count += 1
+    time.sleep(0.1)
+    if os.environ["RANK"] == "0" and count == 30:
+        done.touch()
+"""
+    assert supervise(["-c", program], 2, patience=1.0, fruitless=1) == Ended(0, 1, ())
+
+
 def test_sigterm_is_passed_on(tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, signal, sys, time

@@ -5,8 +5,9 @@
 When a rank dies or stops making progress, all are ended and a fresh set is started, which goes on from the newest good
 checkpoint. Nothing is repaired in place: a process group that has lost a member is not worth trusting.
 
-Every rank tells how far it is through a file that it rewrites (`heartbeat`); one that stays the same for longer than
-`patience` means that the rank hangs, and a hang is treated as a death.
+Every rank tells how far it is through a file that it rewrites (`heartbeat`). Ranks wait for each other, so that one
+that hangs silences all, and one that evaluates speaks for all: if every file stays the same for longer than `patience`,
+a rank hangs, and a hang is treated as a death.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def supervise(
     Args:
         arguments: what follows "python" on the command line, e.g. ["-m", "reweigh", "train", ...].
         ranks: how many processes, all on this machine.
-        patience: seconds without a sign of progress after which a rank counts as hanging.
-        patience_to_start: the same before its first sign, while data are loaded.
+        patience: seconds without a sign of progress from any rank after which one counts as hanging.
+        patience_to_start: the same before the first sign, while data are loaded.
         fruitless: after so many launches in a row that got no further it gives up.
         launched: told the processes of every launch.
         tell: told why a launch failed.
@@ -118,7 +119,7 @@ def _watch(
     processes: list[subprocess.Popen[bytes]], folder: Path, patience: float, to_start: float, asked: _Signals
 ) -> tuple[int, str]:
     """Wait for the end: (0, "") where all ranks ended well, else an exit code and why."""
-    signs = [("", time.monotonic()) for _ in processes]
+    seen, since = [""] * len(processes), time.monotonic()
     passed_on = failed = None
     while True:
         codes = [process.poll() for process in processes]
@@ -133,12 +134,11 @@ def _watch(
             if not (bad[0] in FINAL and waiting):  # a rank that was stopped: another may still be writing
                 how = f"was killed by signal {-bad[0]}" if bad[0] < 0 else f"ended with code {bad[0]}"
                 return bad[0] if bad[0] > 0 else 1, f"rank {codes.index(bad[0])} {how}"
-        for rank, (seen, since) in enumerate(signs):
-            sign = _read(folder / str(rank))
-            if sign != seen:
-                signs[rank] = sign, now
-            elif codes[rank] is None and now - since > (patience if seen else to_start):
-                return 1, f"rank {rank} showed no progress for {now - since:.0f} s"
+        signs = [_read(folder / str(rank)) for rank in range(len(processes))]
+        if signs != seen:
+            seen, since = signs, now
+        elif now - since > (patience if any(seen) else to_start):
+            return 1, f"the ranks showed no progress for {now - since:.0f} s"
         if asked.signal is not None:
             if passed_on is None:
                 passed_on = now
