@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.spec import Run, parse, text
-from reweigh.train.optimisers import build_optimiser, parameter_groups, prepare
+from reweigh.train.optimisers import build_optimiser, parameter_groups, prepare, restore
 from reweigh.train.schedules import learning_rate
 
 CURVATURE = torch.tensor([0.5, 1.0, 3.0], dtype=torch.float64)
@@ -164,6 +164,27 @@ def test_a_rate_kept_in_a_tensor_is_filled_in_place() -> None:
     prepare(optimiser, 0.01, 3)
     assert optimiser.param_groups[0]["lr"] is rate
     assert rate.item() == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_what_began_on_a_cpu_goes_on_where_weights_are_laid_out_otherwise(name: str) -> None:
+    """As on a GPU, whose fused steps walk through parameters, gradients and velocities in the order of memory."""
+    run, draws = run_of(optimiser=name, lr=0.1), torch.Generator().manual_seed(0)
+    plain = nn.Conv2d(3, 4, 3, bias=False)
+    moved = copy.deepcopy(plain).to(memory_format=torch.channels_last)
+    gradients = [torch.randn(plain.weight.shape, generator=draws) for _ in range(2)]
+    first = build_optimiser(plain, run)
+    plain.weight.grad = gradients[0]
+    first.step()
+    moved.load_state_dict(plain.state_dict())
+    second = build_optimiser(moved, run)
+    second.param_groups[0] |= {"fused": True, "foreach": False}
+    restore(second, copy.deepcopy(first.state_dict()))
+    plain.weight.grad = gradients[1]
+    moved.weight.grad = gradients[1].contiguous(memory_format=torch.channels_last)
+    first.step()
+    second.step()
+    torch.testing.assert_close(moved.weight, plain.weight)
 
 
 def test_caffes_momentum_needs_a_rate() -> None:

@@ -84,6 +84,11 @@ def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         rate = group.pop("rate", None) or float(group["lr"])
         group.update(how)
         _set_rate(group, rate)
+    for parameter, kept in optimiser.state.items():
+        for name, value in kept.items():
+            # a fused step takes both in the order of memory, which is channels-last on a GPU and else is not
+            if isinstance(value, Tensor) and value.shape == parameter.shape and value.stride() != parameter.stride():
+                kept[name] = torch.empty_like(parameter).copy_(value)
 
 
 _HOW = ("lr", "fused", "foreach", "capturable")
