@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +66,23 @@ def test_one_that_fails_does_not_stop_the_others(tiny: Make, tmp_path: Path) -> 
     assert list(ended.failed) == [bad.folder_name()]
     assert "NoSuchWeighting" in ended.failed[bad.folder_name()]
     assert names(tmp_path) == {tiny().folder_name()}
+
+
+def test_one_that_ran_out_of_memory_leaves_it_to_the_others(
+    tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive, held = list[bool](), list["weakref.ref[set[int]]"]()
+
+    def execute(run: Run, root: Path, **told: object) -> Path:
+        alive.extend(each() is not None for each in held)
+        large = set[int]()
+        held.append(weakref.ref(large))
+        raise MemoryError("out of memory")
+
+    monkeypatch.setattr("reweigh.experiment.carry_out.execute", execute)
+    ended = carry_out(table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)"))), tmp_path)
+    assert list(ended.failed.values()) == ["out of memory"] * 2
+    assert alive == [False]
 
 
 def test_what_is_known_from_elsewhere_is_not_run_here(tiny: Make, measured: Callable, tmp_path: Path) -> None:

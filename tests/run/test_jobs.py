@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from dataclasses import replace
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -16,14 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from finished import learnt
+from reweigh.batches import Batch
 from reweigh.record import summarise
 from reweigh.run import Interrupted, Speed, Update, execute, execute_many
 from reweigh.run.execute import updates
 from reweigh.run.jobs import in_turns
 from reweigh.spec import Run
 from reweigh.train.evaluate import WAITING, seen_of
+from reweigh.train.loop import Eager
 
 RUN = Run(
     data="digits",
@@ -91,6 +95,27 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, alone: list[dic
         assert isinstance(done[bad].error, ValueError)
         assert learnt(done[RUNS[0]].folder) == alone[0]
         assert learnt(done[RUNS[1]].folder) == alone[1]
+
+
+def test_one_that_ran_out_of_memory_leaves_it_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nets = list["weakref.ref[nn.Module]"]()
+    alive = list[bool]()
+
+    def learn(self: Eager, batch: Batch, step: int) -> Tensor:
+        if not nets:
+            nets.append(weakref.ref(self.method.trainable))
+            try:
+                raise RuntimeError("cannot be captured")
+            except RuntimeError:
+                raise torch.OutOfMemoryError("out of memory")  # noqa: B904 - as it comes, with its context
+        alive.append(nets[0]() is not None)
+        return torch.tensor(0.0)
+
+    monkeypatch.setattr(Eager, "learn", learn)
+    outcomes = in_turns(dict(enumerate(RUNS[:2])), tmp_path, 1, lambda n, u: None, lambda: False, Speed())
+    assert str(outcomes[0].error) == "out of memory"
+    assert outcomes[1].error is None
+    assert not any(alive)
 
 
 @pytest.mark.parametrize("how", ["processes", "turns"])

@@ -15,6 +15,7 @@ from reweigh.experiment.values import Experiment, Procedure
 from reweigh.record.files import make_folder
 from reweigh.run import Interrupted, Outcome, Update, execute, execute_many
 from reweigh.run.execute import folder_of
+from reweigh.run.jobs import let_go
 from reweigh.spec import Run
 
 Tell: TypeAlias = Callable[[int, int, Run, Update], None]
@@ -158,7 +159,7 @@ def _alone(run: Run, root: Path, watch: Callable[[Update], None], should_stop: C
     try:
         execute(run, root, watch=watch, should_stop=should_stop)
     except Exception as error:  # whatever ended this run, the others go on, as they do in execute_many
-        return error
+        return let_go(error)
     return None
 
 

@@ -10,6 +10,7 @@ import multiprocessing
 import pickle
 import signal
 import time
+import traceback
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -150,7 +151,16 @@ def _turn(run: Run, root: Path, turns: Iterator[Update | None]) -> Update | Outc
     except StopIteration:
         return Outcome(run, folder_of(run, root), None)
     except Exception as error:  # whatever ended this run, the others go on
-        return Outcome(run, folder_of(run, root), error)
+        return Outcome(run, folder_of(run, root), let_go(error))
+
+
+def let_go(error: Exception) -> Exception:
+    """The error, without the nets and data that its traceback holds: the memory is wanted by runs that come after."""
+    link: BaseException | None = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
+    return error
 
 
 def _stream(device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
