@@ -117,6 +117,19 @@ def test_results_are_added_to(experiment: Experiment, store: dict[str, Finding],
     assert newer in [entry.finding for entry in replaced.entries]
 
 
+def test_a_cell_that_has_become_another_run_is_not_averaged_with_what_it_was(
+    experiment: Experiment, store: dict[str, Finding], measured: Measured
+) -> None:
+    before = collect(experiment, (0, 1, 2), store)
+    changed = experiment.adjusted(lambda run: replace(run, iterations=9) if run.weighting == "CCE" else run)
+    newer = measured(changed.cells[0].runs[0], final=0.9)
+    lines = collect(changed, (0,), {newer.name: newer}, before).blocks()[0].lines
+    assert lines[0].measured["final"] == (0.9, None, 1)
+    assert lines[2].measured["final"].mean == 0.7
+    unmeasured = collect(changed, (0,), {}, before).blocks()[0].lines
+    assert unmeasured[0].seeds == (0, 1, 2)  # old results are better than none
+
+
 def test_a_part_is_saved_without_losing_the_rest(experiment: Experiment, store: dict[str, Finding]) -> None:
     whole = collect(experiment, (0, 1, 2), store)
     part = collect(experiment.only("DM"), (0,), store, whole)

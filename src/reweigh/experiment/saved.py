@@ -19,7 +19,7 @@ from typing import Any
 
 from reweigh.errors import DataError
 from reweigh.experiment.finding import Finding, Store, without_columns
-from reweigh.experiment.plan import trials
+from reweigh.experiment.plan import tasks, trials
 from reweigh.experiment.table import Block, Entry, blocks, entries, kind_of
 from reweigh.experiment.values import Cell, Experiment, Reported
 from reweigh.record.files import make_folder, plain, read_json, replace_file
@@ -61,22 +61,38 @@ class Saved:
 
 
 def collect(experiment: Experiment, seeds: Sequence[int], store: Store, before: Saved | None = None) -> Saved:
-    """The results of an experiment with these findings, added to those there were before."""
+    """The results of an experiment with these findings, added to those there were before.
+
+    Where a cell has become another run since, or its choice another one, what it was goes once the new one is measured.
+    """
     found = entries(experiment, seeds, store)
     judged = [without_columns(store[name]) for run in trials(experiment) if (name := run.folder_name()) in store]
     if before is None:
         return Saved(experiment, tuple(found), tuple(judged))
     new = {_place(experiment, entry) for entry in found}
     rows = {(cell.row, cell.column) for cell in experiment.cells}
-    kept = [entry for entry in before.entries if _place(experiment, entry) not in new]
+    planned = tasks(experiment, sorted({entry.seed for entry in before.entries}), store)
+    names = {(task.cell.row, task.cell.column, task.seed): task.name for task in planned}
+    anew = {_line(experiment, entry) for entry in found}
+    kept = [
+        entry
+        for entry in before.entries
+        if _place(experiment, entry) not in new
+        and (_line(experiment, entry) not in anew or entry.finding.name == names[entry.row, entry.column, entry.seed])
+    ]
     cells = [*experiment.cells, *(c for c in before.experiment.cells if (c.row, c.column) not in rows)]
     older = [trial for trial in before.trials if trial.name not in {each.name for each in judged}]
     whole = replace(experiment, cells=tuple(cells))
     return Saved(whole, (*kept, *found), (*older, *judged))
 
 
+def _line(experiment: Experiment, entry: Entry) -> tuple[object, ...]:
+    """What is averaged."""
+    return entry.row, entry.column, kind_of(experiment, entry)
+
+
 def _place(experiment: Experiment, entry: Entry) -> tuple[object, ...]:
-    return entry.row, entry.column, entry.seed, kind_of(experiment, entry)
+    return *_line(experiment, entry), entry.seed
 
 
 def save(saved: Saved, path: Path) -> None:
