@@ -65,6 +65,7 @@ def test_our_protocol_is_the_one_first_measured_with() -> None:
 def test_a_shortened_run_has_the_same_course() -> None:
     run = text("mars", weighting="CCE")
     assert shortened(run, 0.1).schedule == "halving(every=1000)"
+    assert shortened(replace(run, schedule="halving(10000)"), 0.1).schedule == "halving(every=1000)"
     short = shortened(text("cifar100", rate=0.4), 0.5)
     assert (short.iterations, short.schedule, short.evaluate_every) == (15_000, "step(0.1, at=[7500, 11000])", 500)
     assert shortened(run, 1e-9).iterations == 1

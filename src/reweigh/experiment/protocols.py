@@ -87,6 +87,8 @@ def _scaled(schedule: Expression, share: float) -> Expression:
             return max(1.5, round(value * share))  # not 1, which would be the end of the training
         return value
 
+    if schedule.name == "halving":  # whose only argument is a time, with its name or without
+        schedule = schedule.bind(("every",))
     kwargs = tuple((key, shrunk(key, value)) for key, value in schedule.kwargs)
     return Expression(schedule.name, schedule.args, kwargs)
 
