@@ -96,6 +96,25 @@ def test_resumes_bit_exactly(
             assert torch.equal(tensor, found[name]), f"{module} {name} differs"
 
 
+@pytest.mark.parametrize("text", ["MetaWeightNet", f"Masking({MASK}, warm_up=0, pretrain=2)"])
+def test_what_began_on_a_gpu_goes_on_on_a_cpu(
+    text: str, make_context: Callable[..., Context], train: Callable[..., None]
+) -> None:
+    contexts = [make_context() for _ in range(3)]
+    straight, begun, resumed = (method_from(parse(text), context) for context in contexts)
+    for method, context, start, stop in ((straight, contexts[0], 0, 4), (begun, contexts[1], 0, 2)):
+        train(method, torch.optim.SGD(method.trainable.parameters(), lr=0.05), context, start, stop)
+    saved = begun.state_dict()
+    for part in saved.values():
+        for group in part.get("param_groups", ()) if isinstance(part, dict) else ():
+            group["capturable"] = True  # as a GPU would save it
+    resumed.trainable.load_state_dict(begun.trainable.state_dict())
+    resumed.load_state_dict(saved)
+    train(resumed, torch.optim.SGD(resumed.trainable.parameters(), lr=0.05), contexts[2], 2, 4)
+    for name, tensor in straight.trainable.state_dict().items():
+        assert torch.equal(tensor, resumed.trainable.state_dict()[name]), name
+
+
 @pytest.mark.parametrize("text", METHODS)
 def test_learns_and_shows_its_weights(
     text: str, make_context: Callable[..., Context], train: Callable[..., None]

@@ -47,7 +47,12 @@ class Teaching:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name in self.kept:
             own, saved = getattr(self, name), state[name]
-            if hasattr(own, "load_state_dict"):
+            if isinstance(own, torch.optim.Optimizer):
+                here = [group["capturable"] for group in own.param_groups]
+                own.load_state_dict(saved)
+                for group, capturable in zip(own.param_groups, here, strict=True):
+                    group["capturable"] = capturable  # the state may come from another device
+            elif hasattr(own, "load_state_dict"):
                 own.load_state_dict(saved)
             else:
                 setattr(self, name, saved.to(self.context.device) if isinstance(saved, Tensor) else saved)
