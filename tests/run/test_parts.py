@@ -25,6 +25,22 @@ def test_the_default_type_of_others_changes_nothing(tmp_path: Path) -> None:
         torch.set_default_dtype(torch.float32)
 
 
+def test_warnings_of_others_about_determinism_stay_warnings(tmp_path: Path) -> None:
+    def switches() -> tuple[bool, bool]:
+        return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+    within = list[tuple[bool, bool]]()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        for deterministic in (False, True):
+            run = replace(RUN, deterministic=deterministic)
+            execute(run, tmp_path, watch=lambda update: within.append(switches()))
+            assert switches() == (True, True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert within == [(True, True)] * RUN.iterations + [(True, False)] * RUN.iterations
+
+
 @pytest.mark.parametrize(
     "weighting", ["ForwardSymmetric(0.4, 100)", "Tapered(ForwardSymmetric(0.4, num_classes=100), 1)"]
 )

@@ -265,10 +265,11 @@ def machine(run: Run) -> Iterator[None]:
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     fill: Any = torch.utils.deterministic
     deterministic, tf32 = torch.are_deterministic_algorithms_enabled(), (matmul.allow_tf32, cudnn.allow_tf32)
+    warn = torch.is_deterministic_algorithms_warn_only_enabled()
     benchmark, filling, dtype = cudnn.benchmark, fill.fill_uninitialized_memory, torch.get_default_dtype()
     if run.deterministic:  # cuBLAS reads it when it is first used, and torch refuses to go on without
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(run.deterministic or deterministic)
+    torch.use_deterministic_algorithms(run.deterministic or deterministic, warn_only=warn and not run.deterministic)
     matmul.allow_tf32 = cudnn.allow_tf32 = run.precision == "tf32"
     cudnn.benchmark = not run.deterministic
     torch.set_default_dtype(torch.float32)  # what the batches have, and so must the net
@@ -276,7 +277,7 @@ def machine(run: Run) -> Iterator[None]:
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(deterministic)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn)
         torch.set_default_dtype(dtype)
         matmul.allow_tf32, cudnn.allow_tf32 = tf32
         cudnn.benchmark, fill.fill_uninitialized_memory = benchmark, filling
