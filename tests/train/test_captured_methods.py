@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from reweigh.batches import Resident, Shuffled
 from reweigh.record import read_header
 from reweigh.run import Interrupted, Speed, Update, execute
 from reweigh.spec import Run
-from reweigh.train.captured import Captured, fastest, give_velocities, looking
+from reweigh.train.captured import Captured, fastest, give_velocities, looking, usable
 from reweigh.train.evaluate import at_once, look
 from reweigh.train.loop import Eager
 
@@ -203,7 +204,18 @@ def test_second_derivatives_are_torchs_own() -> None:
     iteration, note = fastest(eager, Speed(compile=True))
     assert isinstance(iteration, Captured)
     assert note == "not compiled, without own convolutions: Twice differentiates twice"
+    assert usable(eager, Speed(compile=True)) == (Speed(True, False, False), note)
     assert fastest(eager, Speed(kernels=False, compile=False))[1] is None
+
+
+@pytest.mark.parametrize("used", [Speed(True, False, False), Speed(False, True, True)])
+def test_a_record_says_what_was_used_not_what_was_asked_for(
+    used: Speed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("reweigh.run.execute"), "usable", lambda eager, speed, obstacle: (used, None))
+    run = Run(data="digits", net="mlp-8", weighting="CCE", iterations=2, evaluate_every=2, device="cpu")
+    told = read_header(execute(run, tmp_path)).environments[-1]
+    assert told.items() >= used.described().items()
 
 
 def test_a_method_says_itself_why_it_is_not_captured() -> None:
@@ -212,6 +224,7 @@ def test_a_method_says_itself_why_it_is_not_captured() -> None:
     eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
     assert fastest(eager, Speed(False, False, False))[1] is None
     assert fastest(eager, Speed(True, False, False))[1] == "not captured: Video sorts frames"
+    assert usable(eager, Speed(True, True, True))[0] == Speed(False, True, True)
 
 
 def test_a_parameter_may_start_to_learn_later() -> None:

@@ -33,7 +33,7 @@ from reweigh.run.parts import (
 )
 from reweigh.spec import Run, parse
 from reweigh.train import checkpoint
-from reweigh.train.captured import Captured, Speed, fastest, looking, on_stream
+from reweigh.train.captured import Captured, Speed, fastest, looking, on_stream, usable
 from reweigh.train.distributed import Ranks, joined, sharing
 from reweigh.train.evaluate import Waiting, at_once, holdout_row, training_row
 from reweigh.train.loop import Eager, Progress, has_dropout, train
@@ -125,11 +125,11 @@ def updates(
     material = gather(run) if gathered is None else gathered()
     with ExitStack() as stack:
 
-        def open_record() -> Record | None:
+        def open_record(used: Speed) -> Record | None:
             if not ranks.first:
                 return None
             make_folder(folder)
-            settings = environment(str(device)) | speed.described() | {"processes": ranks.size}
+            settings = environment(str(device)) | used.described() | {"processes": ranks.size}
             return stack.enter_context(Record(folder, header_of(run, material), settings))
 
         yield from _carry_out(run, material, device, folder, open_record, should_stop, speed, ranks)
@@ -140,7 +140,7 @@ def _carry_out(
     material: Material,
     device: torch.device,
     folder: Path,
-    open_record: Callable[[], Record | None],
+    open_record: Callable[[Speed], Record | None],
     should_stop: Callable[[], bool],
     speed: Speed,
     ranks: Ranks,
@@ -160,8 +160,25 @@ def _carry_out(
     taught = method_of(run, material, batches, trusted, net, ranks)
     method = taught.method
     optimiser = build_optimiser(method.trainable, run)
-    record = open_record()  # not before all words of the run were understood: a wrong one leaves no folder behind
     autocast, schedule, beat = autocast_of(run, device), parse(run.schedule), heartbeat()
+
+    def rate(step: int) -> float:
+        return learning_rate(run.lr, schedule, step, run.iterations)
+
+    eager = Eager(
+        method,
+        batches,
+        optimiser,
+        total=run.iterations,
+        learning_rate=rate,
+        autocast=autocast,
+        caffe_momentum=run.caffe_momentum,
+        dropout_seed=ranks.seed(run.seed) if has_dropout(method.trainable) else None,
+        set_parameters=taught.set_parameters,
+        share=sharing(method.trainable.parameters(), ranks) if ranks.size > 1 else Tensor.detach,
+    )
+    # not before all words of the run were understood: a wrong one leaves no folder behind
+    record = open_record(usable(eager, speed, taught.obstacle)[0])
     progress, best, started = Progress(), Best(), time.perf_counter()
     path = folder / "checkpoint.pt"
     if (loaded := checkpoint.load(path, map_location=device)) is not None:
@@ -202,21 +219,6 @@ def _carry_out(
         }
         checkpoint.save(path, state)
 
-    def rate(step: int) -> float:
-        return learning_rate(run.lr, schedule, step, run.iterations)
-
-    eager = Eager(
-        method,
-        batches,
-        optimiser,
-        total=run.iterations,
-        learning_rate=rate,
-        autocast=autocast,
-        caffe_momentum=run.caffe_momentum,
-        dropout_seed=ranks.seed(run.seed) if has_dropout(method.trainable) else None,
-        set_parameters=taught.set_parameters,
-        share=sharing(method.trainable.parameters(), ranks) if ranks.size > 1 else Tensor.detach,
-    )
     iteration, note = fastest(eager, speed, taught.obstacle)
     told = note
     if note is not None:

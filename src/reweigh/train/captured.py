@@ -14,7 +14,7 @@ import os
 import warnings
 from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -80,24 +80,28 @@ def on_stream(device: torch.device) -> Iterator[None]:
     stream.synchronize()
 
 
+def usable(eager: Eager, speed: Speed, obstacle: str | None = None) -> tuple[Speed, str | None]:
+    """What an iteration can use of what was asked for, and where that is less, one line saying why."""
+    if eager.batches.device.type != "cuda":
+        return Speed(False, False, False), None
+    note = None
+    if getattr(eager.method, "differentiates_twice", False) and (speed.kernels or speed.compile):
+        speed = replace(speed, kernels=False, compile=False)  # of neither torch knows a second derivative
+        note = f"not compiled, without own convolutions: {type(eager.method).__name__} differentiates twice"
+    why = (obstacle or _obstacle(eager)) if speed.capture else None
+    return (speed, note) if why is None else (replace(speed, capture=False), f"not captured: {why}")
+
+
 def fastest(eager: Eager, speed: Speed, obstacle: str | None = None) -> tuple[Callable[[int], Tensor], str | None]:
     """The iteration to use, and where that is not what was asked for, one line saying why."""
-    if eager.batches.device.type != "cuda":
-        return eager, None
-    give_velocities(eager.optimiser)
-    note = None
-    if getattr(eager.method, "differentiates_twice", False):
-        if speed.kernels or speed.compile:  # of neither torch knows a second derivative
-            note = f"not compiled, without own convolutions: {type(eager.method).__name__} differentiates twice"
-    else:
-        if speed.kernels:
-            use_small_convolutions(eager.method.trainable)
-        if speed.compile:
-            compile_net(eager.method.predictor)
-    if not speed.capture:
-        return eager, note
-    why = obstacle or _obstacle(eager)
-    return (Captured(eager), note) if why is None else (eager, f"not captured: {why}")
+    speed, note = usable(eager, speed, obstacle)
+    if eager.batches.device.type == "cuda":
+        give_velocities(eager.optimiser)
+    if speed.kernels:
+        use_small_convolutions(eager.method.trainable)
+    if speed.compile:
+        compile_net(eager.method.predictor)
+    return Captured(eager) if speed.capture else eager, note
 
 
 def _obstacle(eager: Eager) -> str | None:
