@@ -166,6 +166,17 @@ def test_a_rate_kept_in_a_tensor_is_filled_in_place() -> None:
     assert rate.item() == pytest.approx(0.01)
 
 
+@pytest.mark.parametrize("lr", [0.1, 0.5])
+def test_a_rate_kept_in_a_tensor_is_read_once(lr: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading it waits for the device; 0.5 is the same in float32, so that nothing is ever filled in."""
+    reads, read = list[Tensor](), Tensor.__float__
+    monkeypatch.setattr(Tensor, "__float__", lambda self: reads.append(self) or read(self))
+    optimiser = torch.optim.SGD(Point(START).parameters(), lr=torch.tensor(lr))
+    for step in range(3):
+        prepare(optimiser, lr, step)
+    assert len(reads) == 1
+
+
 @pytest.mark.parametrize("name", ["momentum", "adam"])
 def test_what_began_on_a_cpu_goes_on_where_weights_are_laid_out_otherwise(name: str) -> None:
     """As on a GPU, whose fused steps walk through parameters, gradients and velocities in the order of memory."""

@@ -103,14 +103,22 @@ def prepare(optimiser: torch.optim.Optimizer, lr: float, step: int, *, caffe_mom
         caffe_momentum: rescale the velocities when lr changes, so that they are Caffe's.
     """
     for group in optimiser.param_groups:
-        # a rate in a tensor has its copy in the group: reading the tensor would wait for the device
-        last = group["rate"] if "rate" in group else float(group["lr"])
+        last = _rate(group)
         if last != lr:
             if caffe_momentum:
                 _rescale(optimiser, group, last, lr)
             _set_rate(group, lr)
         if "delta" in group:
             group["eps"] = group["delta"] / math.sqrt(1 - group["betas"][1] ** (step + 1))
+
+
+def _rate(group: dict[str, Any]) -> float:
+    """A rate in a tensor has its copy in the group: reading the tensor would wait for the device every time."""
+    if not isinstance(group["lr"], Tensor):
+        return float(group["lr"])
+    if "rate" not in group:
+        group["rate"] = float(group["lr"])
+    return float(group["rate"])
 
 
 def _set_rate(group: dict[str, Any], lr: float) -> None:
