@@ -42,6 +42,14 @@ def test_a_run_that_diverged_says_so_and_is_a_result(tmp_path: Path) -> None:
     assert finding.metrics["final"] == pytest.approx(0.1, abs=0.02)
 
 
+def test_as_a_trial_it_has_no_score(tmp_path: Path) -> None:
+    """It predicts class 0 for everything, which may be right more often than a sound net."""
+    found = [find(execute(replace(WILD, lr=lr, validation=0.2), tmp_path)) for lr in (WILD.lr, 0.1)]
+    wild, sound = (each.metrics["validation"] for each in found if each is not None)
+    assert wild is None
+    assert sound is not None
+
+
 def test_its_model_is_not_taken_for_one(tmp_path: Path) -> None:
     folder = execute(WILD, tmp_path)
     with pytest.raises(DataError, match=r"model.safetensors: the weights are not finite: training diverged"):

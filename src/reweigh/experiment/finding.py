@@ -118,6 +118,8 @@ def find(folder: Path) -> Finding | None:
     metrics: dict[str, float | None] = {name: final[key] for name, key in _FINAL.items() if key in final}
     if best.get("test_accuracy") is not None:
         metrics["best"] = best["test_accuracy"]
+    if result.get("diverged") is not None and "validation" in metrics:
+        metrics["validation"] = None  # by which it could be chosen: it predicts one class for everything
     kept = [rows[i] for i in thin(len(rows), POINTS)]
     columns = {key: [row.get(key) for row in kept] for key in COLUMNS if any(key in row for row in kept)}
     # rounded here, so that a finding is the same from its folder and from a file of results

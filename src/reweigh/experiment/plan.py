@@ -62,7 +62,7 @@ def tasks(experiment: Experiment, seeds: Sequence[int], store: Store) -> list[Ta
 def decide(choice: Choice, store: Store) -> tuple[str, Run] | None:
     """What a choice comes to, such as ("beta 8", run); None while a trial is missing.
 
-    The score is the accuracy on the held-out part at the end of the trial; one that is not a number loses.
+    The score is the accuracy on the held-out part at the end of the trial; one that diverged has none and loses.
     """
     scores = []
     for option in choice.options:
