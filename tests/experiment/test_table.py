@@ -93,6 +93,17 @@ def test_measured_stands_beside_reported(experiment: Experiment, store: dict[str
     assert json.loads(json.dumps(told))["blocks"][0]["rows"][0]["measured"]["final"]["seeds"] == 3
 
 
+def test_seeds_that_diverged_are_told(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
+    name = experiment.cells[0].runs[0].folder_name()
+    saved = collect(experiment, (0, 1, 2), store | {name: replace(store[name], diverged=20)})
+    save(saved, tmp_path / "toy.json")
+    for each in (saved, read_saved(tmp_path / "toy.json")):
+        block = each.blocks()[0]
+        assert [row[-1] for row in grid_of(block, experiment.metrics).rows] == ["3, 1 diverged", "-", "1"]
+        assert [row["diverged"] for row in mapping(each.experiment, [block])["blocks"][0]["rows"]] == [1, 0, 0]
+    assert [entry.finding.told().diverged for entry in each.entries][:2] == [20, None]
+
+
 def test_results_are_kept_and_read_back(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
     saved = collect(experiment, (0, 1, 2), store)
     save(saved, tmp_path / "a" / "toy.json")

@@ -40,6 +40,7 @@ def test_a_run_that_diverged_says_so_and_is_a_result(tmp_path: Path) -> None:
     finding = find(folder)
     assert finding is not None
     assert finding.metrics["final"] == pytest.approx(0.1, abs=0.02)
+    assert finding.diverged == 20
 
 
 def test_as_a_trial_it_has_no_score(tmp_path: Path) -> None:

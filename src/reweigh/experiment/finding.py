@@ -41,6 +41,7 @@ class Finding:
         metrics: name -> share, None where it is not a number.
         columns: of its rows, equally long lists.
         seconds: that the last process spent on it.
+        diverged: the iteration at which training was found to have diverged; None where it did not.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Finding:
     metrics: Mapping[str, float | None]
     columns: Mapping[str, list[float | None]] = field(default_factory=dict)
     seconds: float | None = None
+    diverged: int | None = None
 
     @property
     def run(self) -> Run:
@@ -59,7 +61,8 @@ class Finding:
         keys = [key for key, values in self.columns.items() if values]
         count = len(self.columns[keys[0]]) if keys else 0
         rows: list[dict[str, Any]] = [{key: self.columns[key][i] for key in keys} for i in range(count)]
-        result = {which: {"test_accuracy": self.metrics.get(which)} for which in ("final", "best")}
+        result: dict[str, Any] = {which: {"test_accuracy": self.metrics.get(which)} for which in ("final", "best")}
+        result["diverged"] = self.diverged
         return Told(Path(self.name), self.header, rows, result)
 
     def to_mapping(self, environments: list[Mapping[str, Any]]) -> dict[str, Any]:
@@ -83,6 +86,7 @@ class Finding:
             "metrics": dict(self.metrics),
             "columns": dict(self.columns),
             "seconds": self.seconds,
+            **({} if self.diverged is None else {"diverged": self.diverged}),
         }
 
     @classmethod
@@ -97,7 +101,8 @@ class Finding:
             details=head["details"],
             environments=tuple(environments[number] for number in head["environments"]),
         )
-        return cls(content["name"], header, content["metrics"], content["columns"], content["seconds"])
+        told = (content["name"], header, content["metrics"], content["columns"], content["seconds"])
+        return cls(*told, content.get("diverged"))
 
 
 Store: TypeAlias = Mapping[str, Finding]
@@ -118,12 +123,13 @@ def find(folder: Path) -> Finding | None:
     metrics: dict[str, float | None] = {name: final[key] for name, key in _FINAL.items() if key in final}
     if best.get("test_accuracy") is not None:
         metrics["best"] = best["test_accuracy"]
-    if result.get("diverged") is not None and "validation" in metrics:
+    diverged = result.get("diverged")
+    if diverged is not None and "validation" in metrics:
         metrics["validation"] = None  # by which it could be chosen: it predicts one class for everything
     kept = [rows[i] for i in thin(len(rows), POINTS)]
     columns = {key: [row.get(key) for row in kept] for key in COLUMNS if any(key in row for row in kept)}
     # rounded here, so that a finding is the same from its folder and from a file of results
-    return Finding(folder.name, header, rounded(metrics | scores), rounded(columns), result.get("seconds"))
+    return Finding(folder.name, header, rounded(metrics | scores), rounded(columns), result.get("seconds"), diverged)
 
 
 def without_columns(finding: Finding) -> Finding:

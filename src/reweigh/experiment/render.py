@@ -37,7 +37,8 @@ def grid_of(block: Block, metrics: Sequence[str]) -> Grid:
                 cells.append(printed(line, metric))
         if "printed" in reported:
             cells.append(printed(line, "printed"))
-        cells.append(str(len(line.seeds)) if line.seeds else "-")
+        diverged = f", {line.diverged} diverged" if line.diverged else ""
+        cells.append(f"{len(line.seeds)}{diverged}" if line.seeds else "-")
         rows.append(tuple([*cells, line.chosen or "-"] if "chosen" in names else cells))
     kind = "nothing measured" if block.kind is None else str(block.kind)
     return Grid(f"{block.column} ({kind})", tuple(names), rows)
@@ -126,5 +127,6 @@ def _line(line: Line) -> dict[str, Any]:
         "measured": {metric: value._asdict() for metric, value in line.measured.items()},
         "reported": [vars(number) for number in line.reported],
         "seeds": list(line.seeds),
+        "diverged": line.diverged,
         "chosen": line.chosen or None,
     }

@@ -43,7 +43,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """One row of one column: what was measured and what was reported, by metric."""
+    """One row of one column: what was measured and what was reported, by metric; and how many seeds diverged."""
 
     row: str
     measured: dict[str, Measured]
@@ -51,6 +51,7 @@ class Line:
     seeds: tuple[int, ...]
     chosen: str
     note: str
+    diverged: int
 
 
 @dataclass(frozen=True)
@@ -104,4 +105,5 @@ def _line(cell: Cell, metrics: Sequence[str], found: Sequence[Entry]) -> Line:
             measured[metric] = Measured(*spread(values), len(values))
     chosen = ", ".join(dict.fromkeys(entry.chosen for entry in found if entry.chosen))
     seeds = tuple(sorted({entry.seed for entry in found}))
-    return Line(cell.row, measured, cell.reported, seeds, chosen, cell.note)
+    diverged = sum(entry.finding.diverged is not None for entry in found)
+    return Line(cell.row, measured, cell.reported, seeds, chosen, cell.note, diverged)
