@@ -266,6 +266,20 @@ def test_what_several_machines_saved_comes_together(tiny: Make, tmp_path: Path) 
         choose([replace(experiment, name="other")], here)
 
 
+def test_what_another_sitting_saved_meanwhile_stays(tiny: Make, tmp_path: Path) -> None:
+    experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
+    one, other = (Asked(tmp_path / row, only=row, save=tmp_path / "toy.json") for row in ("CCE", "GCE"))
+    begun = list[bool]()
+
+    def tell(*update: object) -> None:
+        if not begun:
+            begun.append(True)
+            sit(experiment, other)
+
+    sit(experiment, one, tell=tell)
+    assert [entry.row for entry in read_saved(tmp_path / "toy.json").entries] == ["CCE", "GCE"]
+
+
 def test_other_weights_to_start_from_are_another_run(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()))
     names = set()

@@ -130,11 +130,13 @@ def sit(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Saved, Ended]:
     """Run what is missing of what is asked for, keep the results, and return all there is to show."""
-    whole, before = asked.of(experiment), _before(asked, experiment)
+    whole = asked.of(experiment)
     known, chosen = _known(asked, experiment), whole.only(asked.only)
     ended = carry_out(chosen, asked.root, jobs=asked.jobs, known=known, tell=tell, should_stop=should_stop)
     path = asked.path(experiment)
     if path is not None:
+        before = _before(asked, experiment)  # read now: another sitting may have saved to the same file meanwhile
+        known = known if before is None else {**before.store, **known}
         save(collect(whole, whole.seeds, gather_findings(whole, asked.root, whole.seeds, known), before), path)
     return _measured(chosen, asked, known), ended
 
