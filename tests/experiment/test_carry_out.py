@@ -228,6 +228,22 @@ def test_a_diverged_run_goes_without_scores(tiny: Make, tmp_path: Path, monkeypa
     assert ["mAP" in entry.finding.metrics for entry in saved.entries] == [True, False]
 
 
+def test_one_that_cannot_be_scored_does_not_stop_the_others(
+    tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def score_run(run: Run, *_: object) -> dict[str, float]:
+        if run.weighting == "CCE":
+            raise DataError("0001C1T0001F001.jpg: cannot be read")
+        return {"mAP": 0.5, "CMC-1": 0.6}
+
+    monkeypatch.setattr("reweigh.experiment.scores.score_run", score_run)
+    experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")), scored="retrieval")
+    saved, ended = sit(experiment, Asked(tmp_path / "runs", save=tmp_path / "toy.json"))
+    assert ended.failed == {tiny().folder_name(): "0001C1T0001F001.jpg: cannot be read"}
+    assert ["mAP" in entry.finding.metrics for entry in saved.entries] == [False, True]
+    assert len(read_saved(tmp_path / "toy.json").entries) == 2
+
+
 def test_another_start_is_another_run(tiny: Make, tmp_path: Path) -> None:
     cells = [Cell("plain", "a", tiny()), Cell("caffe", "a", tiny(), procedure=Procedure("caffe_start"))]
     carry_out(table(*cells), tmp_path)

@@ -95,6 +95,9 @@ def carry_out(
         waiting = [run for run in missing(runs, store()) if run.folder_name() not in ended.failed]
         ended.failed |= perform(waiting)
 
+    def fail(run: Run, error: Exception) -> None:
+        ended.failed[run.folder_name()] = _sentence(error)
+
     def left() -> list[Task]:
         now = store()
         return undone(tasks(experiment, seeds, now), now)
@@ -117,7 +120,7 @@ def carry_out(
         from reweigh.experiment.scores import score_runs
 
         runs = [task.run for task in tasks(experiment, seeds, store()) if task.run is not None]
-        ended.stopped |= not score_runs(runs, root, tell, should_stop)
+        ended.stopped |= not score_runs(runs, root, fail, tell, should_stop)
     return ended
 
 

@@ -20,13 +20,14 @@ from reweigh.spec import Run
 def score_runs(
     runs: Sequence[Run],
     root: Path,
+    fail: Callable[[Run, Exception], None],
     tell: Callable[[int, int, Run, Update], None] = lambda number, count, run, update: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Write the scores of finished runs beside their results, and say whether all have them; what is there stays.
+    """Write the scores of finished runs beside their results, and say whether it came to its end; what is there stays.
 
-    A run that diverged has no features to rank by, and goes without. Features are kept as they come, so that what was
-    cut short goes on; `tell` counts their frames.
+    A run that diverged has no features to rank by, and goes without, as does one that fails; `fail` is told why.
+    Features are kept as they come, so that what was cut short goes on; `tell` counts their frames.
     """
     for number, run in enumerate(runs):
         folder = folder_of(run, root)
@@ -35,7 +36,10 @@ def score_runs(
             if should_stop():
                 return False
             watch = _watching(number, len(runs), run, tell)
-            write_json(folder / RETRIEVAL, score_run(run, folder, watch))
+            try:
+                write_json(folder / RETRIEVAL, score_run(run, folder, watch))
+            except Exception as error:  # whatever it was, the others go on
+                fail(run, error)
     return True
 
 
