@@ -104,6 +104,22 @@ def test_progress_is_told_after_every_epoch(data: Dataset) -> None:
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
+def test_of_several_processes_that_learn_at_once_all_take_what_the_first_kept(data: Dataset, tmp_path: Path) -> None:
+    """Threads race, so that each has learnt other vectors; a run would not be resumed on those of another."""
+    first = list[Dataset]()
+
+    def meanwhile(done: int, of: int) -> None:
+        if done == of and not first:
+            first.append(vectors.embed(data, ("other words",) * 5, settings=SMALL))
+            key = vectors._key((*data.train.inputs, *data.test.inputs), SMALL, False)
+            both = np.concatenate([first[0].train.inputs, first[0].test.inputs])
+            sealed.write(tmp_path / f"vectors-{key}.npz", {}, vectors=both)
+
+    second = vectors.embed(data, cache=tmp_path, settings=SMALL, progress=meanwhile)
+    assert second.hash == first[0].hash
+    assert vectors.embed(data, cache=tmp_path, settings=SMALL).hash == first[0].hash
+
+
 def test_the_fast_mode_has_workers(data: Dataset) -> None:
     assert vectors.embed(data, settings=SMALL, workers=2).train.inputs.shape == (30, 12)
     for workers, told in ((0, "expected 1 or more"), (-1, "expected 1 or more")):

@@ -111,7 +111,10 @@ def embed(
         )
         vectors = everything[: len(train) + len(test)]
         if file is not None and half is not None:
-            sealed.write(file, {"settings": asdict(settings), "deterministic": deterministic}, vectors=vectors)
+            kept = _cached(file, vectors.shape)  # by another process meanwhile: runs go on only with the same vectors
+            if kept is None:
+                sealed.write(file, {"settings": asdict(settings), "deterministic": deterministic}, vectors=vectors)
+            vectors = vectors if kept is None else kept
             half.unlink(missing_ok=True)
     return Dataset(
         name=f"{dataset.name}-vectors",
