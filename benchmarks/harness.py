@@ -27,7 +27,8 @@ from torch.utils.data import DataLoader, Dataset
 from reweigh.batches import Batch, Normalisation, Resident, Shuffled
 from reweigh.methods.criterion import ByCriterion
 from reweigh.nets.registry import build
-from reweigh.run.parts import autocast_of, criterion_of, machine
+from reweigh.run.machine import autocast_of, machine
+from reweigh.run.parts import criterion_of
 from reweigh.spec import Run
 from reweigh.streams import generator
 from reweigh.train.captured import Captured, Speed, compile_net, looking

@@ -39,7 +39,7 @@ from reweigh.record import read_header, read_result
 from reweigh.retrieval import gallery_rows, score
 from reweigh.retrieval.features import Fused, frame_features
 from reweigh.run import execute
-from reweigh.run.parts import device_of
+from reweigh.run.machine import device_of
 from reweigh.spec import Run
 from reweigh.train.model import load_model
 

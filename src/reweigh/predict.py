@@ -25,8 +25,9 @@ from reweigh.data.source.images import Files
 from reweigh.data.source.text import read_lines
 from reweigh.data.table import standardise
 from reweigh.errors import DataError
+from reweigh.run.machine import autocast_of, device_of
 from reweigh.run.material import Material, readable
-from reweigh.run.parts import autocast_of, batches_of, device_of
+from reweigh.run.parts import batches_of
 from reweigh.spec import Run
 from reweigh.spec.checks import height_and_width
 from reweigh.train.model import Card, load_model

@@ -79,7 +79,7 @@ def retrieve(
     """
     from reweigh.data.tracklets import index_of
     from reweigh.retrieval.retrieve import retrieve as find
-    from reweigh.run.parts import device_of
+    from reweigh.run.machine import device_of
     from reweigh.spec import Run
 
     folder = find_model(model, runs)

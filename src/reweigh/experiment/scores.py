@@ -13,7 +13,7 @@ from reweigh.record.files import write_json
 from reweigh.retrieval.retrieve import retrieve
 from reweigh.run import Update
 from reweigh.run.execute import folder_of
-from reweigh.run.parts import device_of
+from reweigh.run.machine import device_of
 from reweigh.spec import Run
 
 

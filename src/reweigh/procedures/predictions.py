@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from reweigh.data.dataset import Part
+from reweigh.run.machine import autocast_of, device_of, machine
 from reweigh.run.material import Material, gather
-from reweigh.run.parts import autocast_of, batches_of, device_of, machine
+from reweigh.run.parts import batches_of
 from reweigh.spec import Run
 from reweigh.train.model import load_model
 

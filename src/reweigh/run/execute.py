@@ -17,27 +17,18 @@ from reweigh.data.dataset import TEST
 from reweigh.nets.registry import check_reads
 from reweigh.record import Record, environment, read_rows, summarise
 from reweigh.record.files import make_folder
+from reweigh.run.evaluation import Evaluation
+from reweigh.run.machine import autocast_of, device_of, machine
 from reweigh.run.material import Material, gather
-from reweigh.run.outcome import Best, finish, finite, has_diverged, header_of, result_of
-from reweigh.run.parts import (
-    autocast_of,
-    batches_of,
-    check_augments,
-    device_of,
-    epoch_of,
-    input_shape,
-    machine,
-    method_of,
-    net_of,
-    order_of,
-)
+from reweigh.run.outcome import finish, has_diverged, header_of, result_of
+from reweigh.run.parts import check_augments, epoch_of, input_shape, method_of, net_of, parts_of
+from reweigh.run.standing import Standing
 from reweigh.spec import Run, parse
-from reweigh.train import checkpoint
 from reweigh.train.captured import Captured, Speed, fastest, looking, on_stream, usable
 from reweigh.train.distributed import Ranks, joined, sharing
-from reweigh.train.evaluate import Waiting, at_once, holdout_row, training_row
-from reweigh.train.loop import Eager, Progress, has_dropout, train
-from reweigh.train.optimisers import build_optimiser, restore
+from reweigh.train.evaluate import Waiting, at_once
+from reweigh.train.loop import Eager, has_dropout, train
+from reweigh.train.optimisers import build_optimiser
 from reweigh.train.schedules import learning_rate
 from reweigh.train.supervisor import heartbeat
 
@@ -145,33 +136,26 @@ def _carry_out(
     speed: Speed,
     ranks: Ranks,
 ) -> Iterator[Update | None]:
-    shard = ranks.shard(run.batch_size) if ranks.size > 1 else None
-    batches = batches_of(run, material.train, material, device, order=order_of(run, material.train), shard=shard)
-    test = batches_of(run, material.dataset.test, material, device, order=None) if len(material.dataset.test) else None
-    held = material.validation
-    validation = batches_of(run, held, material, device, order=None) if held is not None else None
-    trusted = None
-    if held is not None and run.validation > 0 and run.validation_labels == "clean":
-        trusted = batches_of(run, held, material, device, order=order_of(run, held))
+    parts = parts_of(run, material, device, ranks)
     net = net_of(run, material, device)
     check_reads(net, run.net, input_shape(material))
     if not (folder / "run.json").exists():  # what was begun so when it was passed over in silence may go on
         check_augments(run, material)
-    taught = method_of(run, material, batches, trusted, net, ranks)
+    taught = method_of(run, material, parts.train, parts.trusted, net, ranks)
     method = taught.method
-    optimiser = build_optimiser(method.trainable, run)
-    autocast, schedule, beat = autocast_of(run, device), parse(run.schedule), heartbeat()
+    standing = Standing(method, build_optimiser(method.trainable, run))
+    progress, schedule, beat, started = standing.progress, parse(run.schedule), heartbeat(), time.perf_counter()
 
     def rate(step: int) -> float:
         return learning_rate(run.lr, schedule, step, run.iterations)
 
     eager = Eager(
         method,
-        batches,
-        optimiser,
+        parts.train,
+        standing.optimiser,
         total=run.iterations,
         learning_rate=rate,
-        autocast=autocast,
+        autocast=autocast_of(run, device),
         caffe_momentum=run.caffe_momentum,
         dropout_seed=ranks.seed(run.seed) if has_dropout(method.trainable) else None,
         set_parameters=taught.set_parameters,
@@ -179,50 +163,19 @@ def _carry_out(
     )
     # not before all words of the run were understood: a wrong one leaves no folder behind
     record = open_record(usable(eager, speed, taught.obstacle)[0])
-    progress, best, started = Progress(), Best(), time.perf_counter()
     path = folder / "checkpoint.pt"
-    if (loaded := checkpoint.load(path, map_location=device)) is not None:
-        progress.load_state_dict(loaded.state["progress"])
-        method.trainable.load_state_dict(loaded.state["net"])
-        restore(optimiser, loaded.state["optimiser"])
-        method.load_state_dict(loaded.state["method"])
-        best = Best(**loaded.state["best"])
-        yield Update(progress.step, run.iterations, note=loaded.note or f"going on from iteration {progress.step}")
+    if (note := standing.load(path, device)) is not None:
+        yield Update(progress.step, run.iterations, note=note)
     ranks.agree(progress.step, "a checkpoint of iteration")  # also: none writes the next before all have read this
     if record is not None:
         due = [step for step in range(1, progress.step + 1) if _is_evaluated(run, step)]  # the best may be among them
-        record.rewind(progress.step if loaded is not None else -1, due)
+        record.rewind(progress.step if note is not None else -1, due)
     size = 1024 if material.train.kind != "files" else 128
-    given = torch.from_numpy(material.train.labels.copy())
-    clean = None if material.clean is None else torch.from_numpy(material.clean.copy())
-    columns: list[Tensor] = []  # p, margin and rival of every training example at the evaluation at hand
-    see = looking(speed, autocast, size, lambda: beat(progress.step))
-
-    def evaluate(step: int) -> Generator[Waiting, None, dict[str, Any]]:
-        if record is None:
-            return {}
-        seen = yield from see(method.predictor, batches, lambda z, y, i: method.weights(z, y, i, step - 1))
-        columns[:] = [seen.p, seen.margin, seen.rival]
-        row = training_row(seen, given, clean, material.dataset.num_classes)
-        for name, part in (("test", test), ("validation", validation)):
-            if part is not None:
-                row |= holdout_row((yield from see(method.predictor, part)), part.labels.cpu(), name)
-        return row
-
-    def save() -> None:
-        state = {
-            "progress": progress.state_dict(),
-            "net": method.trainable.state_dict(),
-            "optimiser": optimiser.state_dict(),
-            "method": method.state_dict(),
-            "best": vars(best),
-        }
-        checkpoint.save(path, state)
-
-    iteration, note = fastest(eager, speed, taught.obstacle)
-    told = note
-    if note is not None:
-        yield Update(progress.step, run.iterations, note=note)
+    see = looking(speed, eager.autocast, size, lambda: beat(progress.step))
+    evaluation = Evaluation(run, material, parts, method, see)
+    iteration, told = fastest(eager, speed, taught.obstacle)
+    if told is not None:
+        yield Update(progress.step, run.iterations, note=told)
     rows = train(
         iteration,
         method,
@@ -230,7 +183,7 @@ def _carry_out(
         total=run.iterations,
         epoch=epoch_of(run, material),
         learning_rate=rate,
-        evaluate=evaluate,
+        evaluate=_nothing if record is None else evaluation.row,
         is_evaluated=partial(_is_evaluated, run),
     )
     lost = False
@@ -242,10 +195,8 @@ def _carry_out(
         beat(step)
         is_row = row is not None
         if row is not None and record is not None:
-            row = finite(row)
-            p, margins, rivals = (column.numpy() for column in columns)
-            record.append(row, p if run.record_p else None, (margins, rivals) if run.record_margins else None)
-            best.consider(row, method.predictor.state_dict())
+            row = evaluation.write(row, record)
+            standing.best.consider(row, method.predictor.state_dict())
         note = iteration.note if isinstance(iteration, Captured) else told
         holdout = material.dataset.holdout
         yield Update(step, run.iterations, row=row or None, note=None if note == told else note, holdout=holdout)
@@ -259,16 +210,22 @@ def _carry_out(
         stopping = asked and ranks.any(should_stop())
         is_paused = run.checkpoint_every is not None and step % run.checkpoint_every == 0
         if record is not None and (is_row or is_paused or stopping):
-            save()
+            standing.save(path)
         if stopping and step < run.iterations:
             raise Interrupted(folder, step)
     if record is not None:
-        seen = at_once(see(method.predictor, test)) if test is not None else None
+        seen = at_once(evaluation.of(parts.test)) if parts.test is not None else None
         seconds = round(time.perf_counter() - started, 3)
-        result = result_of(run, material, read_rows(folder), best, seen) | {"seconds": seconds}
-        finish(run, material, method.predictor, best, result, record)
+        result = result_of(run, material, read_rows(folder), standing.best, seen) | {"seconds": seconds}
+        finish(run, material, method.predictor, standing.best, result, record)
     ranks.any(False)  # no rank returns before the result is there
 
 
 def _is_evaluated(run: Run, step: int) -> bool:
     return step % run.evaluate_every == 0 or step == run.iterations
+
+
+def _nothing(step: int) -> Generator[Waiting, None, dict[str, Any]]:
+    """The evaluation of a rank that does not write."""
+    yield from ()
+    return {}

@@ -24,7 +24,7 @@ import torch
 from reweigh.errors import DataWarning, warnings_told
 from reweigh.run.ahead import Ahead
 from reweigh.run.execute import Interrupted, Update, execute, folder_of, updates
-from reweigh.run.parts import device_of, machine
+from reweigh.run.machine import device_of, machine
 from reweigh.spec import Run
 from reweigh.train.captured import Speed
 

@@ -1,10 +1,8 @@
-"""The moving parts of a run: batches, net, method, and the settings of the machine."""
+"""The moving parts of a run: batches, net and method."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -34,16 +32,6 @@ from reweigh.weighting.parse import weighting_from
 
 Batches = Resident | Loader
 RESIZE, CROP = (256, 256), (224, 224)  # of image files, as the paper has it
-
-
-def device_of(run: Run) -> torch.device:
-    """The device a run asks for; "auto" is a GPU where there is one."""
-    if run.device != "auto":
-        device = torch.device(run.device)
-        if device.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"device is {run.device!r}, but torch sees no CUDA device here")
-        return device
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def order_of(run: Run, part: Part) -> Order:
@@ -91,6 +79,28 @@ def batches_of(
         device=device,
         channels_last=channels_last and not features,
         shard=shard,
+    )
+
+
+class Parts(NamedTuple):
+    """The parts of a run's data as batches: to learn from, to be judged by, and to be trusted by a method."""
+
+    train: Batches
+    test: Batches | None
+    validation: Batches | None
+    trusted: Batches | None
+
+
+def parts_of(run: Run, material: Material, device: torch.device, ranks: Ranks | None = None) -> Parts:
+    """All parts; trusted are held-out examples with their true labels, in an order to be drawn from."""
+    held, test = material.validation, material.dataset.test
+    trust = held is not None and run.validation > 0 and run.validation_labels == "clean"
+    shard = ranks.shard(run.batch_size) if ranks is not None and ranks.size > 1 else None
+    return Parts(
+        batches_of(run, material.train, material, device, order=order_of(run, material.train), shard=shard),
+        batches_of(run, test, material, device, order=None) if len(test) else None,
+        None if held is None else batches_of(run, held, material, device, order=None),
+        batches_of(run, held, material, device, order=order_of(run, held)) if held is not None and trust else None,
     )
 
 
@@ -250,34 +260,3 @@ def criterion_of(
 def epoch_of(run: Run, material: Material) -> int:
     """Iterations in one pass over the training part."""
     return max(1, len(material.train) // run.batch_size)
-
-
-def autocast_of(run: Run, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
-    """The context of forward passes: bfloat16 where the run says so, else nothing."""
-    if run.precision.startswith("bf16"):
-        return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext
-
-
-@contextmanager
-def machine(run: Run) -> Iterator[None]:
-    """torch's process-wide switches as the run needs them, put back afterwards."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    fill: Any = torch.utils.deterministic
-    deterministic, tf32 = torch.are_deterministic_algorithms_enabled(), (matmul.allow_tf32, cudnn.allow_tf32)
-    warn = torch.is_deterministic_algorithms_warn_only_enabled()
-    benchmark, filling, dtype = cudnn.benchmark, fill.fill_uninitialized_memory, torch.get_default_dtype()
-    if run.deterministic:  # cuBLAS reads it when it is first used, and torch refuses to go on without
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(run.deterministic or deterministic, warn_only=warn and not run.deterministic)
-    matmul.allow_tf32 = cudnn.allow_tf32 = run.precision == "tf32"
-    cudnn.benchmark = not run.deterministic
-    torch.set_default_dtype(torch.float32)  # what the batches have, and so must the net
-    fill.fill_uninitialized_memory = False  # it helps to find bugs, at the price of a launch for every result
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn)
-        torch.set_default_dtype(dtype)
-        matmul.allow_tf32, cudnn.allow_tf32 = tf32
-        cudnn.benchmark, fill.fill_uninitialized_memory = benchmark, filling

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from reweigh.run.material import Material, gather
-from reweigh.run.parts import batches_of, method_of, net_of, order_of
+from reweigh.run.parts import method_of, net_of, parts_of
 from reweigh.search.plan import Plan, cannot_be
 from reweigh.spec import Run
 
@@ -47,9 +47,6 @@ def _different(plan: Plan, where: Mapping[str, Any]) -> Iterator[Run]:
 
 
 def _build(run: Run, material: Material) -> None:
-    device, held = torch.device("cpu"), material.validation
-    batches = batches_of(run, material.train, material, device, order=order_of(run, material.train))
-    trusted = None
-    if held is not None and run.validation > 0 and run.validation_labels == "clean":
-        trusted = batches_of(run, held, material, device, order=order_of(run, held))
-    method_of(run, material, batches, trusted, net_of(run, material, device))
+    device = torch.device("cpu")
+    parts = parts_of(run, material, device)
+    method_of(run, material, parts.train, parts.trusted, net_of(run, material, device))
