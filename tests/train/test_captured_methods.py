@@ -254,6 +254,17 @@ def test_every_net_is_evaluated_by_its_own_graph(monkeypatch: pytest.MonkeyPatch
         assert torch.equal(at_once(see(net, part)).p, at_once(look(net, part, 4, nullcontext)).p)
 
 
+def test_an_evaluation_that_cannot_be_captured_goes_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(work: Callable[[], None]) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("reweigh.train.captured.capture", fail)
+    part, net = Resident(np.eye(8, 2, dtype=np.float32), np.arange(8) % 2), nn.Linear(2, 2)
+    see = looking(Speed(True, False, False), nullcontext, 4, lambda: None)
+    for _ in range(2):
+        assert torch.equal(at_once(see(net, part)).p, at_once(look(net, part, 4, nullcontext)).p)
+
+
 class Gradients:
     """Looks at all gradients between iterations for those that were added to and then dropped."""
 

@@ -237,11 +237,12 @@ def looking(
 
 
 class _Forward:
-    """Evaluation of a net: full batches by replay, the last, shorter one as it is."""
+    """Evaluation of a net: full batches by replay, the last, shorter one as it is, and all where capturing fails."""
 
     def __init__(self, net: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
         self.net, self.autocast = net, autocast
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._capturable = True
         self._inputs: Tensor
         self._logits: Tensor
 
@@ -266,14 +267,19 @@ class _Forward:
         return logits
 
     def _replay(self, batch: Batch) -> Tensor:
-        if self._graph is None:
+        if self._graph is None and self._capturable:
             self._inputs = batch.inputs.clone(memory_format=torch.preserve_format)
             self._forward(self._inputs)
 
             def forward() -> None:
                 self._logits = self._forward(self._inputs)
 
-            self._graph = capture(forward)
+            try:
+                self._graph = capture(forward)
+            except RuntimeError:  # for want of memory, or because the net waits for the device
+                self._capturable = False
+        if self._graph is None:
+            return self._forward(batch.inputs)
         self._inputs.copy_(batch.inputs)
         self._graph.replay()
         return self._logits
