@@ -6,7 +6,8 @@ python tools/results.py            writes docs/results.md and docs/figures/resul
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from reweigh.experiment.claims import verdicts
@@ -14,7 +15,8 @@ from reweigh.experiment.drawing import panels_of
 from reweigh.experiment.judged import grids, judged
 from reweigh.experiment.load import load
 from reweigh.experiment.render import markdown
-from reweigh.experiment.saved import Saved, read_saved
+from reweigh.experiment.saved import Saved, collect, read_saved, shared
+from reweigh.experiment.table import Block
 from reweigh.experiment.values import Experiment
 from reweigh.report import write
 
@@ -26,16 +28,18 @@ What the paper's tables come to in this library. This page is written by `tools/
 `experiments/results`; how to make them is in [Experiments](experiments.md). Accuracies are in percent, mean ± standard
 deviation over seeds. *final* is at the end of training, *best* was chosen by looking at the test part and flatters.
 Numbers in brackets are quoted by the paper from elsewhere. What was measured by different protocols, or in different
-arithmetic, stands in tables of its own.
+arithmetic, stands in tables of its own. A run stands in every table it is part of.
 """
 
 
 def main(root: Path = ROOT) -> None:
     """Write the page and its figures."""
-    saved = read_results(root / "experiments" / "results")
-    figures = draw(saved, root / "docs" / "figures")
     planned = experiments(root / "experiments")
-    (root / "docs" / "results.md").write_text(page(saved, figures, planned), encoding="utf-8")
+    own = read_results(root / "experiments" / "results")
+    saved = with_shared(own, planned)
+    figures = draw(saved, root / "docs" / "figures")
+    told = "\n\n".join((HEAD.strip(), claims(own), page(saved, figures, planned)))
+    (root / "docs" / "results.md").write_text(told, encoding="utf-8")
 
 
 def read_results(folder: Path) -> dict[str, Saved]:
@@ -50,6 +54,31 @@ def experiments(folder: Path) -> dict[str, Experiment]:
     return {each.name: each for each in found if each.cells}
 
 
+def with_shared(saved: Mapping[str, Saved], planned: Mapping[str, Experiment]) -> dict[str, Saved]:
+    """The results, and those of other experiments that have some of the same runs.
+
+    Of those with a figure only whole columns: from a part of its runs it would tell another story than its title.
+    """
+    store = shared(saved.values())
+    seeds = sorted({finding.run.seed for finding in store.values()})
+    found = dict(saved)
+    for name, experiment in planned.items():
+        if name in saved:
+            continue
+        each = collect(experiment, seeds, store)
+        if experiment.figure is not None:
+            each = replace(each, entries=tuple(entry for entry in each.entries if is_whole(each, entry.column)))
+        if each.entries:
+            found[name] = each
+    return {name: found[name] for name in sorted(found)}
+
+
+def is_whole(saved: Saved, column: str) -> bool:
+    """Whether all cells of a column are measured."""
+    cells = {cell.row for cell in saved.experiment.cells if cell.column == column}
+    return cells <= {entry.row for entry in saved.entries if entry.column == column}
+
+
 def draw(saved: Mapping[str, Saved], folder: Path) -> dict[str, str]:
     """Figures as SVG files; name of the experiment -> name of the file."""
     written = {}
@@ -62,15 +91,14 @@ def draw(saved: Mapping[str, Saved], folder: Path) -> dict[str, str]:
 
 
 def page(saved: Mapping[str, Saved], figures: Mapping[str, str], planned: Mapping[str, Experiment]) -> str:
-    """The whole page."""
-    parts = [HEAD, claims(saved)]
+    """The tables and figures of all experiments."""
+    parts = []
     for name, each in saved.items():
-        blocks = each.blocks()
-        measured = [block for block in blocks if block.kind is not None]
+        measured, left = divided(each.blocks())
         trials = grids(judged(planned[name], each.store)) if name in planned else []
         parts.append(markdown(each.experiment, measured, trials, level=2).rstrip())
-        if left := [block.column for block in blocks if block.kind is None]:
-            parts.append(f"Not measured: {', '.join(left)}.")
+        if left:
+            parts.append(f"Not measured: {'; '.join(left)}.")
         if name in figures:
             parts.append(f"![{each.experiment.title}](figures/{figures[name]})")
         parts.append(provenance(each))
@@ -78,6 +106,19 @@ def page(saved: Mapping[str, Saved], figures: Mapping[str, str], planned: Mappin
         told = [f"- {each.title} (`{each.name}`)" for each in unmeasured]
         parts.append("\n".join(["## Not measured here", "", *told]))
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def divided(blocks: Sequence[Block]) -> tuple[list[Block], list[str]]:
+    """What was measured, and in words what was not: whole columns, and rows of the others."""
+    measured, left = [], list[str]()
+    for block in blocks:
+        lines = tuple(line for line in block.lines if line.seeds)
+        missing = [line.row for line in block.lines if not line.seeds]
+        if lines:
+            measured.append(replace(block, lines=lines))
+        if missing:
+            left.append(f"{block.column}: {', '.join(missing)}" if lines else f"all of {block.column}")
+    return measured, left
 
 
 def claims(saved: Mapping[str, Saved]) -> str:

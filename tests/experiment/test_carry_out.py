@@ -188,8 +188,6 @@ def test_what_several_machines_saved_comes_together(tiny: Make, tmp_path: Path) 
     assert [entry.row for entry in sit(experiment, here)[0].entries] == ["CCE", "GCE"]
     assert not names(here.runs)
     assert [entry.row for entry in read_saved(tmp_path / "CCE.json").entries] == ["CCE", "GCE"]
-    with pytest.raises(ValueError, match=r"GCE.json, results of toy; here is other"):
-        choose([replace(experiment, name="other")], here)
 
 
 def test_what_another_sitting_saved_meanwhile_stays(tiny: Make, tmp_path: Path) -> None:
@@ -230,3 +228,20 @@ def test_what_is_asked_for_is_checked(tmp_path: Path) -> None:
     for text in ("", "1;2", "-1"):
         with pytest.raises(ValueError, match="seeds are"):
             read_seeds(text)
+
+
+def test_a_run_counts_in_every_table_it_stands_in(tiny: Make, tmp_path: Path) -> None:
+    first, cce, gce = tmp_path / "results", Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)"))
+    sit(table(cce), Asked(tmp_path / "runs", save=first))
+    other = replace(table(cce, gce), name="other")
+    (first / "notes.json").write_text("[]")
+    beside = Asked(tmp_path / "elsewhere", save=first)
+    assert [step.state for step in steps(other, beside)] == ["done", "missing"]
+    added = Asked(tmp_path / "elsewhere", add=(first / "toy.json",))
+    assert choose([other], added) == [other]
+    assert [step.state for step in steps(other, added)] == ["done", "missing"]
+    saved, _ = sit(other, added)
+    assert [entry.row for entry in saved.entries] == ["CCE", "GCE"]
+    assert names(tmp_path / "elsewhere") == {tiny("GCE(0.7)").folder_name()}
+    with pytest.raises(ValueError, match="results of toy; none of its runs is part of other"):
+        choose([replace(table(gce), name="other")], added)

@@ -61,3 +61,23 @@ def test_with_results(site: Path, measured: Callable[..., Finding]) -> None:
     before = page
     main(site)
     assert (site / "docs" / "results.md").read_text() == before
+
+
+def test_runs_are_shown_in_every_table_they_stand_in(site: Path, measured: Callable[..., Finding]) -> None:
+    from results import main
+
+    run = ours(weighting="CCE")
+    later = "(Cell('CCE', 'a', ours(weighting='CCE')), Cell('MAE', 'a', ours(weighting='MAE')))"
+    for name, figure in (("later", None), ("drawn", "grid")):
+        (site / "experiments" / f"{name}.py").write_text(
+            "from reweigh.experiment import Cell, Experiment\nfrom reweigh.experiment.protocols import ours\n"
+            f"EXPERIMENT = Experiment({name!r}, 'A {name} one', 'ours', {later}, figure={figure!r})\n"
+        )
+    experiment = Experiment("first", "The first", "ours", (Cell("CCE", "b", run),))
+    found = collect(experiment, (0,), {run.folder_name(): measured(run, final=0.5, best=0.5)})
+    save(found, site / "experiments" / "results" / "first.json")
+    main(site)
+    page = (site / "docs" / "results.md").read_text()
+    assert page.count("| CCE | 50.0 | 50.0 | 1 |") == 2
+    assert "Not measured: a: MAE." in page.partition("## A later one")[2]
+    assert page.endswith("## Not measured here\n\n- A drawn one (`drawn`)\n")  # a figure of half its runs misleads

@@ -9,7 +9,7 @@ import pytest
 
 import reweigh
 from reweigh.cli.app import app
-from reweigh.report import Group, Lines, collect, draw, group, paper_figure, write
+from reweigh.report import Group, Lines, Series, collect, draw, group, paper_figure, write
 from reweigh.report.dynamics import densities, dynamics
 from reweigh.report.inside import inside
 
@@ -180,3 +180,15 @@ def test_a_run_that_diverged_can_be_drawn(tmp_path: Path) -> None:
     figures = [*dynamics(group([told])), *inside(group([told])[0])]
     assert "reliability" not in {figure.key for figure in figures}
     draw(figures)
+
+
+@pytest.mark.parametrize("count", [4, 12])
+def test_a_long_legend_hides_no_line(count: int) -> None:
+    pytest.importorskip("matplotlib")
+    series = tuple(Series(f"line {k}", (0, 1, 2), (0.1 * k, 0.2 * k, 0.1)) for k in range(count))
+    drawn = draw([Lines("many", "Many lines", "", "x", "y", series)])
+    drawn.draw_without_rendering()
+    (axes,) = drawn.axes
+    legend, panel = axes.get_legend().get_window_extent(), axes.get_window_extent()
+    assert (legend.x0 >= panel.x1) == (count > 8)
+    assert legend.x1 <= drawn.bbox.x1

@@ -52,12 +52,14 @@ def table(
         typer.Option(
             metavar="FILE|FOLDER",
             help="Keep the results with their provenance in a .json file, or one for each experiment in a folder. What "
-            "it holds already counts as measured and is not run again.",
+            "is there already, of whatever experiment, counts as measured and is not run again.",
         ),
     ] = None,
     add: Annotated[
         Optional[list[Path]],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Results saved on another machine, which count as measured, too."),
+        typer.Option(
+            metavar="FILE", help="Results saved elsewhere, or for a table with the same runs, that count as measured."
+        ),
     ] = None,
     figure: Annotated[
         Optional[Path],  # noqa: UP045

@@ -12,7 +12,7 @@ A file that is there is added to. Findings in it count as measured, so that work
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,16 @@ def collect(experiment: Experiment, seeds: Sequence[int], store: Store, before: 
     older = [trial for trial in before.trials if trial.name not in {each.name for each in judged}]
     whole = replace(experiment, cells=tuple(cells))
     return Saved(whole, (*kept, *found), (*older, *judged))
+
+
+def shared(several: Iterable[Saved]) -> Store:
+    """All findings of several results by name; of one that is there twice the first, but rather with its columns."""
+    found: dict[str, Finding] = {}
+    for saved in several:
+        for name, finding in saved.store.items():
+            if name not in found or (finding.columns and not found[name].columns):
+                found[name] = finding
+    return found
 
 
 def _line(experiment: Experiment, entry: Entry) -> tuple[object, ...]:

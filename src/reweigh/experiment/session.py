@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reweigh.errors import DataError
 from reweigh.experiment.carry_out import Ended, Tell, carry_out, gather_findings, within
 from reweigh.experiment.finding import Store
 from reweigh.experiment.plan import missing, plain_runs, tasks, trials, undone
 from reweigh.experiment.quick import quick
-from reweigh.experiment.saved import Saved, collect, read_saved, save
-from reweigh.experiment.values import Experiment
+from reweigh.experiment.saved import Saved, collect, read_saved, save, shared
+from reweigh.experiment.values import Choice, Experiment
 from reweigh.record import summarise
 from reweigh.record.files import sha256_of
 from reweigh.run.execute import folder_of
@@ -31,7 +33,7 @@ class Asked:
         quick: on toy data.
         jobs: runs at a time.
         minutes: after which all stops, to go on another time.
-        save: a .json file, or a folder in which each experiment gets one of its name.
+        save: a .json file, or a folder in which each experiment gets one of its name; what is there counts as measured.
         add: files that were saved elsewhere; what they hold counts as measured, too.
     """
 
@@ -93,11 +95,25 @@ def choose(experiments: Sequence[Experiment], asked: Asked) -> list[Experiment]:
     if len(kept) > 1 and asked.save is not None and asked.save.suffix == ".json":
         names = ", ".join(each.name for each in kept)
         raise ValueError(f"save is {asked.save}, one file, but there are {names}; give a folder, or use only")
-    known = [each.name for each in experiments]
+    here = {name for each in experiments for name in _runs_of(asked.of(each))}
     for path in asked.add:
-        if (name := read_saved(path).experiment.name) not in known:
-            raise ValueError(f"add is {path}, results of {name}; here is {', '.join(known)}")
+        added = read_saved(path)
+        if not here & {_unseeded(finding.run) for finding in added.store.values()}:
+            names = ", ".join(each.name for each in experiments)
+            raise ValueError(f"add is {path}, results of {added.experiment.name}; none of its runs is part of {names}")
     return kept
+
+
+def _runs_of(experiment: Experiment) -> set[str]:
+    """The runs an experiment may consist of, whatever their seeds."""
+    plain = [cell.what for cell in experiment.cells if isinstance(cell.what, Run)]
+    choices = [cell.what for cell in experiment.cells if isinstance(cell.what, Choice)]
+    options = [run for choice in choices for option in choice.options for run in (option.trial, option.run)]
+    return {_unseeded(run) for run in (*plain, *options)}
+
+
+def _unseeded(run: Run) -> str:
+    return replace(run, seed=0).folder_name()
 
 
 def steps(experiment: Experiment, asked: Asked) -> list[Step]:
@@ -151,13 +167,19 @@ def _measured(experiment: Experiment, asked: Asked, known: Store) -> Saved:
 
 
 def _known(asked: Asked, experiment: Experiment) -> Store:
-    """The findings that were saved, here before or elsewhere."""
+    """The findings that were saved, here before or elsewhere: a run counts in whatever table it stands."""
     before = _before(asked, experiment)
-    known = {} if before is None else dict(before.store)
-    for part in map(read_saved, asked.add):
-        if part.experiment.name == experiment.name:
-            known |= part.store
-    return known
+    beside = [] if asked.save is None or asked.save.suffix == ".json" else _readable(asked.save)
+    return shared([*([] if before is None else [before]), *map(read_saved, asked.add), *beside])
+
+
+def _readable(folder: Path) -> list[Saved]:
+    """All results in a folder; what else lies there does not matter."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        with suppress(DataError):
+            found.append(read_saved(path))
+    return found
 
 
 def _before(asked: Asked, experiment: Experiment) -> Saved | None:

@@ -18,6 +18,7 @@ from reweigh.report.figure import Bars, Figure, Heat, Lines, Stack, alone
 
 DASHES = ("solid", "dashed", "dotted")
 SUFFIXES = (".png", ".svg", ".pdf")
+_INSIDE = 8  # lines, whose legend hides none of them within the panel
 _PANEL = (6.4, 4.2)  # inches
 _WRITTEN = 12  # classes up to which a matrix has its numbers written in
 
@@ -85,7 +86,8 @@ def _lines(axes: Any, figure: Lines) -> None:
     if figure.percent:
         axes.set_ylabel(f"{figure.y_label} (%)")
     if len(figure.series) > 1 or any(series.group is None for series in figure.series):
-        axes.legend(fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
+        beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if len(figure.series) > _INSIDE else {}
+        axes.legend(fontsize=8, frameon=True, framealpha=0.85, edgecolor="none", **beside)
 
 
 def _stack(axes: Any, figure: Stack) -> None:
