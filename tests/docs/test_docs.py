@@ -1,13 +1,15 @@
-"""README and docs: every block of code runs, every link leads somewhere, every picture is there."""
+"""README and docs: every block of code runs, every option, link and picture is there."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from typer.main import get_command
 
 import reweigh
 from reweigh.cli.app import app
@@ -16,6 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+# of torchrun, of reweigh's supervisor, and of benchmarks
+ELSEWHERE = {"--nproc-per-node", "--ranks", "--patience", "--out", "--processes"}
 
 
 # the guide trains three nets
@@ -54,6 +59,18 @@ def command(words: list[str]) -> None:
         assert words[0] == "reweigh", words
         told = CliRunner().invoke(app, words[1:], catch_exceptions=False)
         assert told.exit_code == 0, f"{words}: {told.output}"
+
+
+def options_of(command: Any) -> set[str]:
+    """The options of a command and of those below it."""
+    own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    return own.union(*map(options_of, getattr(command, "commands", {}).values()))
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_options_are_there(page: Path) -> None:
+    named = set(OPTION.findall(page.read_text(encoding="utf-8")))
+    assert named - ELSEWHERE <= options_of(get_command(app))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -22,7 +22,11 @@ Kernels = Annotated[
 ]
 Compile = Annotated[
     Optional[bool],  # noqa: UP045 - typer reads it at run time
-    typer.Option(help="Compile the net; by default where a run in bf16 is long enough.", rich_help_panel=_GPU),
+    typer.Option(
+        "--compile/--no-compile",
+        help="Compile the net; by default where a run in bf16 is long enough.",
+        rich_help_panel=_GPU,
+    ),
 ]
 RunsRoot = Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Where the folders of runs lie.")]
 
