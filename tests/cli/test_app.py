@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +44,17 @@ for path in walk(get_command(app), []):
 def test_module_and_version() -> None:
     ended = subprocess.run([sys.executable, "-m", "reweigh", "--version"], capture_output=True, text=True, check=True)
     assert ended.stdout == f"reweigh {package.__version__}\n"
+
+
+def test_names_that_the_terminal_has_not_are_escaped(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("a,label\n" + "1,caf\u00e9\n2,\u732b\n" * 5, encoding="utf-8")
+    line = [sys.executable, "-m", "reweigh", "data", "info", str(table)]
+    latin = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    ended = subprocess.run(line, capture_output=True, encoding="latin-1", env=latin, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "caf\u00e9 " in ended.stdout
+    assert r"\u732b " in ended.stdout
 
 
 def test_every_command_is_in_the_help(reweigh) -> None:
