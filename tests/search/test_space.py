@@ -79,6 +79,7 @@ def test_corners_reach_both_ends_of_every_range() -> None:
         ("DM(lam=0..2", "not closed"),
         ("DM(lam=0..2))", "too many"),
         ("DM(lam={1, 1})", "twice"),
+        ("DM(lam={}, beta=8)", "lam={} has no value"),
         ("DM(lam={1, 2)", "not closed|ends with"),
         ("DM(lam=0..1, lam=2)", "twice"),
         ("DM(lam=0..1),, lr=0.1", "empty part"),

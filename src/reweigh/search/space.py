@@ -219,6 +219,8 @@ def _choice(key: str, text: str) -> Choice:
     if text.startswith("{"):
         if not text.endswith("}"):
             raise SpaceError(f"space: {key}={text}: a list ends with }}")
+        if not text[1:-1].strip():
+            raise SpaceError(f"space: {key}={text} has no value; write a list as {{0, 0.5, 1}}")
         values = tuple(_scalar(value) for value in _split(text[1:-1], ","))
         if len(set(map(str, values))) < len(values):
             raise SpaceError(f"space: {key}={text} has a value twice")
