@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import reweigh
-from reweigh import CCE, DM, Normal, PerClass, PHuber, Weighting, integral, potential, share, unit
+from reweigh import CCE, DM, Exponential, Normal, PerClass, PHuber, Weighting, integral, potential, share, unit
 from reweigh.density import log_integral
 from reweigh.weighting import FromCallable
 
@@ -64,6 +64,14 @@ def test_integrals_of_tensors_with_hidden_breakpoints() -> None:
 def test_integral_can_be_differentiated_across_a_hidden_kink() -> None:
     tau = torch.tensor(4.0, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t: integral(PHuber(t)), tau)
+
+
+@pytest.mark.parametrize("beta", [0.0, 1e-16, -1e-16, 1e-8, -0.0099, 0.0101, -0.3, 40.0, -40.0])
+def test_integral_of_an_exponential_can_be_differentiated_at_any_beta(beta: float) -> None:
+    at = torch.tensor(beta, dtype=torch.float64, requires_grad=True)
+    closed, by_quadrature = (torch.autograd.grad(log_integral(w), at)[0] for w in (Exponential(at), DM(0.0, at)))
+    torch.testing.assert_close(closed, by_quadrature, rtol=1e-12, atol=0)
+    torch.testing.assert_close(log_integral(Exponential(at)), log_integral(DM(0.0, at)), rtol=1e-13, atol=1e-15)
 
 
 def test_unit_of_a_weighting_beyond_the_largest_number() -> None:

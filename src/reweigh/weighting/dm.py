@@ -131,9 +131,12 @@ class Exponential(Weighting):
 
     def log_integral(self) -> Tensor | None:
         beta = torch.as_tensor(self.beta, dtype=torch.float64)
-        # log(expm1(β) / β), turned over for β > 0 so that nothing overflows; 1 at β = 0
-        size = beta.abs().clamp_min(1e-30)
-        return beta.clamp_min(0) + torch.where(beta == 0, 0.0, (-torch.expm1(-size) / size).log())
+        # log(expm1(β) / β), turned over for β > 0 so that nothing overflows
+        size = beta.abs().clamp_min(0.01)
+        far = beta.clamp_min(0) + (-torch.expm1(-size) / size).log()
+        # the series around 0, where the derivative of the above would be the difference of two large numbers
+        near = beta / 2 + beta**2 / 24 - beta**4 / 2880
+        return torch.where(beta.abs() < 0.01, near, far)
 
 
 @dataclass(frozen=True)
