@@ -184,6 +184,23 @@ def test_repr_is_the_name() -> None:
     assert hash(GCE(0.7)) == hash(GCE(0.7))
 
 
+@pytest.mark.parametrize("beta", [1e-3, -1e-5, 1e-7, 1e-10])
+def test_variance_of_an_almost_constant_weight(beta: float) -> None:
+    assert emphasis_variance(Exponential(beta)).item() == pytest.approx(beta**2 / 12 * (1 + beta), rel=1e-6, abs=0)
+
+
+def test_variance_of_no_weight_and_of_an_infinite_one() -> None:
+    assert emphasis_variance(0 * CCE()).item() == emphasis_variance(Uniform()).item() == 0
+    assert emphasis_variance(Beta(0, 1)).item() == emphasis_variance(Beta(0.5, 1)).item() == math.inf
+    assert emphasis_variance(Beta(0.55, 1)).item() == pytest.approx(10 - 1 / 0.55**2, rel=1e-10)
+
+
+def test_variance_can_be_differentiated_where_the_weight_is_constant() -> None:
+    beta = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(emphasis_variance(DM(0.5, beta)), beta)
+    assert slope.item() == 0
+
+
 def test_variance_of_given_p_is_the_plain_variance() -> None:
     p = torch.rand(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(emphasis_variance(CURVE, p), CURVE(p).var(correction=0))

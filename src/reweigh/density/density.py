@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from reweigh.weighting.parameter import holds, is_readable
 
 # exp(-ROOM) is still a number, and so is what a factor of it leaves of most weights.
 ROOM = 600.0
+# exp(FAR) - 1 is exp(FAR).
+FAR = 40.0
 
 
 def integral(weighting: Weighting | Callable[..., Tensor]) -> Tensor:
@@ -72,9 +75,26 @@ def emphasis_variance(weighting: Weighting | Callable[..., Tensor], p: Tensor | 
     weighting = as_weighting(weighting)
     if p is not None:
         return weighting(p.double()).var(correction=0)
-    log_second, log_first = log_integral(weighting, power=2), log_integral(weighting)
-    # E² (E[w²]/E² - 1): the ratio is what cancellation would eat when w is huge
-    return (2 * log_first).exp() * torch.expm1(log_second - 2 * log_first).clamp_min(0)
+    log_mean = log_integral(weighting)
+    log_variance = 2 * log_mean + log_integral(_Deviation(weighting, log_mean))
+    return torch.where(log_mean.isinf(), 2 * log_mean, log_variance).exp()  # of no weight at all, or an infinite one
+
+
+@dataclass(frozen=True)
+class _Deviation(Weighting):
+    """(w / mean - 1)²: the difference of two moments would leave no digit of it where w is almost constant."""
+
+    weighting: Weighting
+    log_mean: Tensor
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        x = self.weighting.log_weight(log_p, log_q) - self.log_mean
+        size = torch.expm1(x.clamp_max(FAR)).abs().clamp_min(torch.finfo(x.dtype).tiny)  # log 0 has no derivative
+        return 2 * torch.where(x > FAR, x, size.log())
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return self.weighting.breakpoints
 
 
 def share(weighting: Weighting | Callable[..., Tensor], low: float, high: float) -> Tensor:
