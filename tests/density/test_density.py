@@ -110,7 +110,7 @@ def test_share_adds_up() -> None:
 
 
 def test_infinite_integral_is_reported_and_refused() -> None:
-    for weighting in (Beta(0, 2), Beta(2, 0), Beta(0.5, 2) * Beta(0.5, 1)):
+    for weighting in (Beta(0, 2), Beta(2, 0), Beta(0, 0), Beta(0.5, 2) * Beta(0.5, 1)):
         assert reweigh.integral(weighting).item() == math.inf
         with pytest.raises(ValueError, match="normalise='unit' divides by the integral"):
             reweigh.Criterion(weighting, normalise="unit")

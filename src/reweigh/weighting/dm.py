@@ -164,7 +164,8 @@ class Beta(Weighting):
     def log_integral(self) -> Tensor | None:
         a = torch.as_tensor(self.alpha, dtype=torch.float64)
         e = torch.as_tensor(self.eta, dtype=torch.float64)
-        return a.lgamma() + e.lgamma() - (a + e).lgamma()
+        # at α = η = 0 it would be ∞ - ∞
+        return torch.where((a == 0) | (e == 0), math.inf, a.lgamma() + e.lgamma() - (a + e).lgamma())
 
 
 @dataclass(frozen=True)
