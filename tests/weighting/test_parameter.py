@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from reweigh import DM, GCE, Criterion, ForwardSymmetric
+from reweigh import CCE, DM, GCE, MAE, Criterion, Focal, ForwardSymmetric, Weighting, potential
 
 
 @pytest.mark.parametrize("number", [np.int64(1), np.int8(1), np.float32(1), np.float64(1), np.array(1.0)[()]])
@@ -55,3 +56,23 @@ def test_several_parameters_have_no_one_mode(lam: torch.Tensor) -> None:
 
 def test_one_parameter_in_a_tensor_has_a_mode() -> None:
     assert DM(torch.tensor(1.0), 8.0).mode == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "at"),
+    [
+        (Focal, 0.0),
+        (Focal, 2.0),
+        (lambda t: CCE() + t * MAE(), 1.0),
+        (lambda t: DM(0.5, t) * MAE() + CCE(), 2.0),
+    ],
+    ids=["CCE as focal loss", "focal loss", "sum of losses", "sum with a product"],
+)
+def test_an_objective_can_be_differentiated_by_a_parameter(
+    make: Callable[[torch.Tensor], Weighting], at: float
+) -> None:
+    margin = torch.tensor([-3.0, 0.2, 5.0], dtype=torch.float64)
+    x = torch.tensor(at, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(potential(make(x), margin).sum(), x)
+    before, after = (potential(make(x.detach() + step), margin).sum() for step in (0.0, 1e-6))
+    torch.testing.assert_close(slope, (after - before) / 1e-6, rtol=1e-4, atol=0)

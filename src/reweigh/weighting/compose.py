@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from reweigh.weighting.base import Kind, Weighting
-from reweigh.weighting.parameter import Parameter, check, entries, floored, log_parameter, log_sum
+from reweigh.weighting.parameter import Parameter, check, entries, floored, log_add, log_parameter, log_sum
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +31,7 @@ class Sum(Weighting):
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         total = self.terms[0].log_weight(log_p, log_q)
         for term in self.terms[1:]:
-            total = torch.logaddexp(total, term.log_weight(log_p, log_q))
+            total = log_add(total, term.log_weight(log_p, log_q))
         return total
 
     @property

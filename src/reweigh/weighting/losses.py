@@ -182,9 +182,9 @@ class Focal(Weighting):
         outer = LOG2 + power(self.gamma, log_q)
         if self.detach:
             return outer + log_q
-        # log(-log p); near p = 1 from the series -log(1 - q) = q + q²/2 + ..., for which log p is too coarse
-        near_one, q = log_q < -14, log_q.exp()
-        log_surprise = torch.where(near_one, log_q + q / 2, (-log_p.masked_fill(near_one, -1.0)).log())
-        pull = log_parameter(self.gamma, log_p) + log_p + log_surprise
-        # p = 0 makes 0 * log 0 = 0 of the second term
-        return outer + torch.logaddexp(log_q, torch.where(log_p == -math.inf, log_p, pull))
+        # log(-p log p / q) <= 0; near p = 1 from the series -log(1 - q) = q + q²/2 + ..., for which log p is too coarse
+        near_one, never = log_q < -14, log_p == -math.inf
+        far = (-log_p.masked_fill(near_one | never, -1.0)).log() - log_q.masked_fill(near_one, 0.0)
+        log_ratio = log_p + torch.where(near_one, log_q.exp() / 2, far)
+        # log(q + γ (-p log p)), without log γ, which has no derivative at 0
+        return outer + log_q + torch.log1p(self.gamma * log_ratio.exp())

@@ -91,3 +91,9 @@ def log_parameter(value: Parameter, like: Tensor) -> Tensor:
 def log_sum(value: Parameter, log_x: Tensor) -> Tensor:
     """log(value + x) for value >= 0."""
     return torch.logaddexp(log_parameter(value, log_x), log_x)
+
+
+def log_add(log_x: Tensor, log_y: Tensor) -> Tensor:
+    """log(x + y); unlike `torch.logaddexp` with a derivative, 0, where both are 0."""
+    nothing = (log_x == -math.inf) & (log_y == -math.inf)
+    return torch.logaddexp(log_x, log_y.masked_fill(nothing, 0.0)).masked_fill(nothing, -math.inf)
