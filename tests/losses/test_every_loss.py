@@ -81,7 +81,10 @@ def test_extreme_logits_stay_finite(loss: Loss, autocast: bool) -> None:
 
 @pytest.mark.parametrize(
     "loss",
-    [BootstrapSoft(), BootstrapHard(), LogitClip(1.0), Backward(torch.eye(C), clip=0), FullMAE(), Brier()],
+    [
+        *(LabelSmoothing(0.0), LabelSmoothing(0.0, sl_compat=True), BootstrapSoft(), BootstrapHard(), LogitClip(1.0)),
+        *(Backward(torch.eye(C), clip=0), FullMAE(), Brier()),
+    ],
     ids=repr,
 )
 def test_a_masked_class_is_as_if_absent(loss: Loss) -> None:

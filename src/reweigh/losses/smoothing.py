@@ -35,7 +35,8 @@ class LabelSmoothing(Loss):
         if self.sl_compat:
             everywhere = self.epsilon / 10
             own -= everywhere
-        return -own * pick(log_p, target) - everywhere * log_p.sum(1)
+        label = -own * pick(log_p, target)
+        return label - everywhere * log_p.sum(1) if everywhere else label  # 0 log 0 = 0: a class may be masked out
 
     def settings(self) -> dict[str, object]:
         return {"epsilon": self.epsilon, "sl_compat": self.sl_compat}
