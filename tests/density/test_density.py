@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 import reweigh
@@ -114,6 +116,17 @@ def test_infinite_integral_is_reported_and_refused() -> None:
         assert reweigh.integral(weighting).item() == math.inf
         with pytest.raises(ValueError, match="normalise='unit' divides by the integral"):
             reweigh.Criterion(weighting, normalise="unit")
+
+
+@pytest.mark.parametrize("loss", [lambda p: (1 - p).sqrt(), lambda p: -(1 - p).sqrt() * p.log()], ids=["root", "focal"])
+def test_a_loss_with_no_slope_at_p_1_lets_go_of_what_is_right(loss: Callable[[Tensor], Tensor]) -> None:
+    weighting = reweigh.from_loss(loss)
+    assert weighting(1.0) == 0
+    logits = torch.tensor([[30.0, 0.0], [38.0, 0.0], [90.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    reweigh.Criterion(weighting)(logits, torch.tensor([0, 0, 0])).backward()
+    assert logits.grad is not None
+    assert (logits.grad[:, 1].diff() < 0).all()  # p is 1 in the last two
+    assert reweigh.potential(weighting, 0.0).item() == pytest.approx(loss(torch.tensor(0.5)).item(), rel=1e-6)
 
 
 def test_from_loss_refuses_what_is_no_loss() -> None:

@@ -157,7 +157,8 @@ class FromLoss(Weighting):
 
         # f' of a log-like loss overflows at p = 1e-40 in float32, at 1e-308 in float64; before that w is at its limit
         log_p = log_p.clamp_min(-700)
-        slope: Tensor = torch.func.grad(total)(log_p.double().exp())
+        # at p = 1 f' may be infinite, or NaN, where w has the limit 0: the last p before
+        slope: Tensor = torch.func.grad(total)(log_p.double().exp().clamp_max(1 - 2**-53))
         return LOG2 + log_p + log_q + (-slope).clamp_min(0).log().to(log_p.dtype)
 
     def __repr__(self) -> str:
