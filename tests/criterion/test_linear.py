@@ -152,6 +152,8 @@ def test_in_lower_precision_and_under_autocast(dtype: torch.dtype) -> None:
         assert (ours - theirs).norm() <= tolerance * theirs.norm()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         value = LinearCriterion(MAE(), chunk=4)(parts[0], parts[1], target)
+        wide = LinearCriterion(MAE())(*_as(parts, torch.float64)[:2], target)
+    assert wide == LinearCriterion(MAE())(*_as(parts, torch.float64)[:2], target)  # as torch has it
     for ours, theirs in zip(torch.autograd.grad(value, parts[:2]), exact, strict=True):
         assert ours.dtype == torch.float32
         assert (ours - theirs).norm() <= 3e-2 * theirs.norm()

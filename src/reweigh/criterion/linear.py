@@ -155,7 +155,9 @@ class LinearCriterion(WithOptions):
             s = s * statistic(over_positions(sample_weight.detach(), positions))
         kind = hidden.device.type
         layer = (hidden.reshape(-1, width), weight, bias)
-        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        # as torch's own layers, which autocast leaves in float64
+        wide = hidden.dtype == torch.float64
+        if not wide and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
             half = torch.get_autocast_dtype(kind)
             layer = (layer[0].to(half), weight.to(half), None if bias is None else bias.to(half))
         chunk = self.chunk or max(1, CHUNK // num_classes)
