@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -52,4 +53,20 @@ def test_others_have_none() -> None:
         def log_weight(self, log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
             return log_p
 
-    assert form_of(Different()) is None
+    class More(Scaled):
+        def log_weight(self, log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
+            return super().log_weight(log_p, log_q) + 1
+
+    for other in (Different(), More(CCE(), 2.0), 2 * Different(), More(Different(), 2.0)):
+        assert form_of(other) is None
+
+
+def test_what_no_cache_can_hold_has_none() -> None:
+    @dataclass(frozen=True)
+    class Steps(Weighting):
+        heights: list[float]
+
+        def log_weight(self, log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
+            return log_q * self.heights[0]
+
+    assert form_of(Steps([1.0])) is form_of(2 * Tapered(Steps([1.0]))) is None

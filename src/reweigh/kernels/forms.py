@@ -59,20 +59,27 @@ FORMS: dict[type, Callable[[Any], Form]] = {
 }
 
 
-@lru_cache(maxsize=16)
 def form_of(weighting: Weighting) -> Form | None:
     """The form of a weighting whose parameters are plain numbers; None where it has none.
 
     >>> form_of(3 * GCE(0.7))
     Form(family=0, a=0.7, b=1.0, c=1.791759469228055, inner=0.0)
     """
+    innermost = weighting
+    while type(innermost) in (Scaled, Tapered):
+        innermost = innermost.weighting  # type: ignore[attr-defined]
+    # before it is looked up: one of another type may hold what no cache can
+    return _form(weighting) if type(innermost) in FORMS else None
+
+
+@lru_cache(maxsize=16)
+def _form(weighting: Weighting) -> Form | None:
     if any(isinstance(value, Tensor) for value in vars(weighting).values()):
         return None
     if isinstance(weighting, Scaled):
-        form = form_of(weighting.weighting)
+        form = _form(weighting.weighting)
         return form._replace(c=form.c + math.log(weighting.factor)) if form and weighting.factor > 0 else None
     if isinstance(weighting, Tapered):
-        form = form_of(weighting.weighting)
+        form = _form(weighting.weighting)
         return form._replace(inner=float(weighting.taper)) if form and form.inner == 0 else None
-    make = FORMS.get(type(weighting))
-    return None if make is None else make(weighting)
+    return FORMS[type(weighting)](weighting)
