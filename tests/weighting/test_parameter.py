@@ -9,7 +9,22 @@ import numpy as np
 import pytest
 import torch
 
-from reweigh import CCE, DM, GCE, MAE, Criterion, Focal, ForwardSymmetric, Weighting, potential
+from reweigh import (
+    AGCE,
+    AUL,
+    CCE,
+    DM,
+    GCE,
+    MAE,
+    MSE,
+    SL,
+    Criterion,
+    Focal,
+    ForwardSymmetric,
+    Tapered,
+    Weighting,
+    potential,
+)
 
 
 @pytest.mark.parametrize("number", [np.int64(1), np.int8(1), np.float32(1), np.float64(1), np.array(1.0)[()]])
@@ -65,8 +80,12 @@ def test_one_parameter_in_a_tensor_has_a_mode() -> None:
         (Focal, 2.0),
         (lambda t: CCE() + t * MAE(), 1.0),
         (lambda t: DM(0.5, t) * MAE() + CCE(), 2.0),
+        (lambda t: SL(t, 1.0), 0.0),
+        (lambda t: AGCE(t, 0.6), 0.0),
+        (lambda t: AUL(t, 3.0), 1.0),
+        (lambda t: Tapered(MSE(), t), 0.0),
     ],
-    ids=["CCE as focal loss", "focal loss", "sum of losses", "sum with a product"],
+    ids=["CCE as focal loss", "focal loss", "sum of losses", "sum with a product", "SL", "AGCE", "AUL", "Tapered"],
 )
 def test_an_objective_can_be_differentiated_by_a_parameter(
     make: Callable[[torch.Tensor], Weighting], at: float

@@ -89,8 +89,14 @@ def log_parameter(value: Parameter, like: Tensor) -> Tensor:
 
 
 def log_sum(value: Parameter, log_x: Tensor) -> Tensor:
-    """log(value + x) for value >= 0."""
-    return torch.logaddexp(log_parameter(value, log_x), log_x)
+    """log(value + x) for value >= 0, with a derivative by it at 0, too."""
+    if not isinstance(value, Tensor):
+        return torch.logaddexp(log_parameter(value, log_x), log_x)
+    none = value == 0
+    above = torch.logaddexp(value.masked_fill(none, 1.0).log(), log_x)
+    # 1 / x ends where numbers do
+    inverse = (-log_x).clamp_max(700 if log_x.dtype == torch.float64 else 80).exp()
+    return torch.where(none, log_x + torch.log1p(value.masked_fill(~none, 0.0) * inverse), above)
 
 
 def log_add(log_x: Tensor, log_y: Tensor) -> Tensor:
