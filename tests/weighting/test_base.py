@@ -33,3 +33,7 @@ def test_lists_and_arrays_give_tensors(weighting: Weighting, kind: Any) -> None:
 def test_what_is_no_probability_is_refused(p: Any, error: type[Exception], told: str) -> None:
     with pytest.raises(error, match=told):
         DM(0.5, 8)(p)
+
+
+def test_no_weight_at_all_has_no_mode() -> None:
+    assert (0 * CCE()).mode is None

@@ -32,7 +32,7 @@ def argmax(log_weight: Callable[[Tensor, Tensor], Tensor]) -> float | tuple[floa
     log_w = value(grid)
     best = log_w.max()
     room = TOLERANCE * max(1.0, abs(float(best)))
-    if best - log_w.min() <= room:
+    if best == -math.inf or best - log_w.min() <= room:
         return None
     low, high = bool(log_w[0] >= best - room), bool(log_w[-1] >= best - room)
     if low or high:
