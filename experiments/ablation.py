@@ -50,7 +50,7 @@ PRINTED: dict[float, dict[str, tuple[float, float, float, float]]] = {
 WEIGHTINGS = ("CCE", "DM(1, 0)", *(f"DM({lam}, {beta})" for lam, betas in GRID.items() for beta in betas))
 DIFFERS = (
     "The paper does not say how it trained ResNet-56. It prints the best of the four betas of each mode; all sixteen "
-    "settings are run here, and DM(1, 0) is its DM(beta=0)."
+    "settings are rows here, and DM(1, 0) is its DM(beta=0)."
 )
 COST, COST_ON = 52, "an H200, training alone, four at a time (benchmarks/results/harness.json)"
 

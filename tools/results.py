@@ -109,15 +109,16 @@ def page(saved: Mapping[str, Saved], figures: Mapping[str, str], planned: Mappin
 
 
 def divided(blocks: Sequence[Block]) -> tuple[list[Block], list[str]]:
-    """What was measured, and in words what was not: whole columns, and rows of the others."""
+    """Columns with something measured, without rows of which nothing is known; and in words what is left out."""
     measured, left = [], list[str]()
     for block in blocks:
-        lines = tuple(line for line in block.lines if line.seeds)
-        missing = [line.row for line in block.lines if not line.seeds]
-        if lines:
-            measured.append(replace(block, lines=lines))
+        missing = [line.row for line in block.lines if not (line.seeds or line.reported)]
+        if block.kind is None:
+            left.append(f"all of {block.column}")
+            continue
+        measured.append(replace(block, lines=tuple(line for line in block.lines if line.row not in missing)))
         if missing:
-            left.append(f"{block.column}: {', '.join(missing)}" if lines else f"all of {block.column}")
+            left.append(f"{block.column}: {', '.join(missing)}")
     return measured, left
 
 

@@ -105,17 +105,15 @@ def carry_out(
     make_folder(root)
     stage([*plain_runs(left()), *trials(experiment)])
     stage(plain_runs(left()))
-    found = {task.name: task for task in left() if task.run is None or task.run.folder_name() not in ended.failed}
-    waiting = [(task.cell.procedure, task.run) for task in found.values() if task.cell.procedure and task.run]
+    todo = {task.name: (task.cell.procedure, task.run) for task in left()}
+    waiting = [(how, run) for how, run in todo.values() if how and run and run.folder_name() not in ended.failed]
     while waiting and not ended.stopped:
         wanted = _wanted(waiting, root, ended)
-        failed = perform(once(run for _, _, run in wanted))
-        waiting = []
-        for procedure, run, part in wanted:
-            if part.folder_name() in failed:
-                ended.failed[f"{procedure.name} {run.folder_name()}"] = failed[part.folder_name()]
-            else:
-                waiting.append((procedure, run))
+        failed = perform(once(part for _, _, part in wanted))
+        ended.failed |= {
+            _called(how, run): failed[name] for how, run, part in wanted if (name := part.folder_name()) in failed
+        }
+        waiting = [(how, run) for how, run, _ in wanted if _called(how, run) not in ended.failed]
     if experiment.scored == "retrieval":
         from reweigh.experiment.scores import score_runs
 
@@ -194,8 +192,13 @@ def _wanted(waiting: Iterable[tuple[Procedure, Run]], root: Path, ended: Ended) 
         except _Wanted as asked:
             found.append((procedure, run, asked.run))
         except Exception as error:
-            ended.failed[f"{procedure.name} {run.folder_name()}"] = _sentence(error)
+            ended.failed[_called(procedure, run)] = _sentence(error)
     return found
+
+
+def _called(procedure: Procedure, run: Run) -> str:
+    """By what a procedure is told among the failures."""
+    return f"{procedure.name} {run.folder_name()}"
 
 
 def _sentence(error: Exception) -> str:
