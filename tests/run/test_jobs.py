@@ -50,17 +50,25 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
 
 
 def test_short_runs_of_one_net_count_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = dict[str, int]()
+    asked = dict[tuple[str, str], int]()
 
     def for_run(self: Speed, run: Run, device: torch.device, images: int = 0) -> Speed:
         if images:
-            asked[run.net] = images
+            asked[run.net, run.precision] = images
         return Speed(False, False, False)
 
     monkeypatch.setattr(Speed, "for_run", for_run)
-    runs = [RUN, replace(RUN, seed=1), replace(RUN, net="mlp-8")]
+    runs = [RUN, replace(RUN, seed=1), replace(RUN, net="mlp-8"), replace(RUN, precision="bf16")]
     in_turns(dict(enumerate(runs)), tmp_path, 2, lambda n, u: None, lambda: False, Speed())
-    assert asked == {RUN.net: 2 * RUN.iterations * RUN.batch_size, "mlp-8": RUN.iterations * RUN.batch_size}
+    one = RUN.iterations * RUN.batch_size
+    assert asked == {(RUN.net, "fp32"): 2 * one, ("mlp-8", "fp32"): one, (RUN.net, "bf16"): one}
+
+
+def test_runs_wait_for_others_only_where_the_process_must_differ(tmp_path: Path) -> None:
+    runs = [replace(RUN, precision="bf16"), replace(RUN, precision="tf32"), replace(RUN, precision="bf16-logits"), RUN]
+    begun = list[int]()
+    execute_many(runs, tmp_path, watch=lambda number, update: begun.append(number))
+    assert list(dict.fromkeys(begun)) == [0, 2, 3, 1]
 
 
 def test_processes_give_what_each_run_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:

@@ -24,7 +24,7 @@ import torch
 from reweigh.errors import DataWarning, warnings_told
 from reweigh.run.ahead import Ahead
 from reweigh.run.execute import Interrupted, Update, execute, folder_of, updates
-from reweigh.run.machine import device_of, machine
+from reweigh.run.machine import device_of, machine, switches_of
 from reweigh.spec import Run
 from reweigh.train.captured import Speed
 
@@ -77,7 +77,7 @@ def execute_many(
     for number, run in enumerate(runs):
         device = device_of(run)
         here = device.type == "cuda" or jobs == 1
-        alike = (str(device), run.precision, run.deterministic) if here else "processes"
+        alike = (str(device), switches_of(run)) if here else "processes"
         groups.setdefault(alike, []).append(number)
     for alike, numbers in groups.items():
         chosen = {number: runs[number] for number in numbers}
@@ -91,14 +91,15 @@ def execute_many(
 def in_turns(
     runs: dict[int, Run], root: Path, jobs: int, watch: Watch, should_stop: Callable[[], bool], speed: Speed
 ) -> dict[int, Outcome]:
-    """Runs with the same settings of the machine, one iteration each in turn, every one on a stream of its own.
+    """Runs that ask the same of the process, one iteration each in turn, every one on a stream of its own.
 
     The host only launches; what is launched for different runs overlaps on the device. What is compiled for a net
-    serves all runs of it. For a GPU the material of the runs at hand and of the next one is gathered by a thread.
+    in one precision serves all runs of it. For a GPU the material of the runs at hand and of the next one is gathered
+    by a thread.
     """
-    images = Counter[str]()
+    images = Counter[tuple[str, str]]()
     for run in runs.values():
-        images[run.net] += run.iterations * run.batch_size
+        images[run.net, run.precision] += run.iterations * run.batch_size
     waiting, outcomes = deque(runs), dict[int, Outcome]()
     active: dict[int, tuple[Generator[Update | None], Callable[[], AbstractContextManager[Any]]]] = {}
     first = runs[waiting[0]]
@@ -111,7 +112,7 @@ def in_turns(
                 while waiting and len(active) < jobs:
                     number = waiting.popleft()
                     run = runs[number]
-                    how = speed.for_run(run, device_of(run), images[run.net])
+                    how = speed.for_run(run, device_of(run), images[run.net, run.precision])
                     gathered = ahead.material(run) if on_gpu else None
                     turns = updates(run, root, should_stop=should_stop, speed=how, gathered=gathered)
                     active[number] = turns, _stream(device_of(first))
