@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.nets.initialise import he_normal
+from reweigh.nets.rounded import rounded
 
 
 def classify(classifier: nn.Linear, features: Tensor) -> Tensor:
@@ -55,7 +56,7 @@ class Net(nn.Module, ABC):
     def forward(self, x: Tensor) -> Tensor:
         """Logits, (N, C)."""
         logits = classify(self.fc, self.dropout(self.features(x)))
-        return logits.bfloat16().to(logits.dtype) if self.rounds_logits else logits
+        return rounded(logits) if self.rounds_logits else logits
 
     def initialise(self, generator: torch.Generator) -> None:
         """Fill every parameter and buffer, drawing from `generator` alone; He-normal unless overridden."""
