@@ -3,8 +3,8 @@
 reweigh table experiments/taper_collapse.py --jobs 4
 
 The paper prints 83.3 for it. With the taper inside DN it collapsed in a first run of 10,000 iterations (39.9, one
-seed). With the taper after DN, as in all rows here, three seeds ended at 80, 32 and 74 after 20,000 at lr 0.1, and two
-at 80 and 80 at lr 0.01 (cifar10_headline); inside and after are compared in taper.py. Seeds differ that much; hence
+seed). With the taper after DN, as in all rows here, three seeds ended at 80, 32 and 74 after 20,000 at lr 0.1, and at
+80, 80 and 83 at lr 0.01 (cifar10_headline); inside and after are compared in taper.py. Seeds differ that much; hence
 three of each, and runs of a quarter of that length.
 """
 
