@@ -23,6 +23,7 @@ from reweigh.report import explorer_page
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = {"index": "Start", "idea": "The idea", "guide": "Your own data", "choose": "Which weighting"}
 _HEADING = re.compile(r"\s*\{#([\w.]+)\}$")
+_COMMENT = re.compile(r"^<!--.*-->$", re.MULTILINE)  # where a program writes into a page
 _LEXERS = {"sh": "bash", "python": "python", "json": "json"}
 
 
@@ -68,7 +69,7 @@ def _links(links: dict[str, str], current: str) -> str:
 def render(text: str) -> str:
     """Markdown as HTML: headings get ids, code gets colours, links between guides lead to their pages."""
     parser = MarkdownIt("commonmark", {"html": False, "highlight": _colour}).enable("table")
-    tokens = parser.parse(text)
+    tokens = parser.parse(_COMMENT.sub("", text))
     used: set[str] = set()
     for opening, content in pairwise(tokens):
         if opening.type == "heading_open":
@@ -109,17 +110,19 @@ TEMPLATE = """<!doctype html>
 STYLE = """
 :root { --ink: #1b1f24; --soft: #4d5661; --rule: #d6dae0; --accent: #0a5c9e; }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1140px; display: grid; grid-template-columns: 210px minmax(0, 1fr); gap: 32px;
+body { margin: 0 auto; max-width: 1260px; display: grid; grid-template-columns: 210px minmax(0, 1fr); gap: 32px;
   padding: 24px; background: #fff; color: var(--ink); font: 16px/1.6 system-ui, "Segoe UI", Roboto, Arial, sans-serif; }
 nav { font-size: 0.9rem; } nav p { margin: 0 0 4px; color: var(--soft); } nav ul { list-style: none; padding: 0; }
 nav a[aria-current] { font-weight: 700; color: var(--ink); } a { color: var(--accent); }
-main { max-width: 78ch; min-width: 0; } h1 { line-height: 1.2; margin-top: 0; } h2 { margin-top: 2em; }
+main { min-width: 0; } main > :not(table, pre) { max-width: 46rem; }
+h1 { line-height: 1.2; margin-top: 0; } h2 { margin-top: 2em; }
 h3, h4 { margin: 2em 0 0.3em; } img { max-width: 100%; height: auto; }
 pre { overflow-x: auto; padding: 12px 14px; border: 1px solid var(--rule); border-radius: 8px; font-size: 0.85rem;
   line-height: 1.45; background: #f8f9fb; } code { font-family: ui-monospace, Menlo, Consolas, monospace; }
 :not(pre) > code { background: #f1f3f6; padding: 1px 4px; border-radius: 4px; font-size: 0.9em; }
 table { border-collapse: collapse; display: block; overflow-x: auto; font-size: 0.92rem; }
-th, td { border: 1px solid var(--rule); padding: 5px 10px; text-align: left; vertical-align: top; }
+th, td { border: 1px solid var(--rule); padding: 5px 8px; text-align: left; vertical-align: top; }
+td[style*="right"], th code, td code { white-space: nowrap; }
 @media (max-width: 760px) { body { grid-template-columns: minmax(0, 1fr); padding: 14px; gap: 8px; } }
 """
 

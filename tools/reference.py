@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from textwrap import dedent
 from types import ModuleType
+from typing import Any, get_type_hints
 
 # page -> title, and the modules whose public names it lists
 PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -69,15 +70,33 @@ def _methods(kind: type, path: str) -> Iterator[str]:
         yield markdown(inspect.getdoc(value) or "")
 
 
-def _signature(value: object) -> str:
+def _signature(value: Any) -> str:
     try:
-        text = str(inspect.signature(value))  # type: ignore[arg-type]  # checked by the callers
+        signature = inspect.signature(value)
     except (TypeError, ValueError):
         return "(...)"
-    text = re.sub(r"(: |-> )(?:ForwardRef\()?'([^']*)'\)?(?=[,) ]|$)", r"\1\2", text)  # annotations without quotes
+    if any("Annotated[" in str(each.annotation) for each in signature.parameters.values()):
+        return _explained(value, signature)
+    text = str(signature)
+    text = re.sub(r"(: |-> )(?:ForwardRef\('([^']*)'\)|'([^']*)')", r"\1\2\3", text)  # annotations without quotes
+    text = re.sub(r"<factory>|<\S+ .*? at 0x[0-9a-f]+>", "...", text)  # a default that has no name
+    text = re.sub(r"^\(self(, )?", "(", text)
     if inspect.isclass(value):
         text = text.removesuffix(" -> None")
     return text if len(text) < 100 else re.sub(r", (?=\w+:|\*|/)", ",\n    ", text)
+
+
+def _explained(kind: type, signature: inspect.Signature) -> str:
+    """A signature a line each, and behind an annotated argument the words that its annotation holds."""
+    hints = get_type_hints(kind, include_extras=True)
+    lines, keyword_only = ["("], False
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
+            lines[-1], keyword_only = f"{lines[-1]}*,", True
+        *_, told = getattr(hints[name], "__metadata__", ("",))
+        plain = parameter.replace(annotation=getattr(hints[name], "__origin__", hints[name]))
+        lines.append(f"    {plain},".replace("typing.", "") + (f"  # {told}" if told else ""))
+    return "\n".join([*lines, ")"])
 
 
 def markdown(docstring: str) -> str:

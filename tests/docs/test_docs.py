@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -98,6 +99,7 @@ def test_the_site_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             assert (tmp_path / (file or name)).exists(), f"{name}: {target}"
             assert not anchor or anchor in anchors[file or name], f"{name}: {target}"
         assert not re.search(r'<(script|link|img|iframe)[^>]+(src|href)="(https?:)?//', text), name
+        assert "&lt;!--" not in text, f"{name} shows a comment"
     named = " ".join(texts.values())
     missing = [each for each in reweigh.__all__ if each[0].isupper() and f">{each}</h3>" not in named]
     assert missing == [], "public classes without a place in the reference"
@@ -115,3 +117,18 @@ def test_docstrings_become_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
         "- `x`: what to double.\n- `y`: more.",
         "```python\n>>> 1 + 1\n2\n```",
     ]
+
+
+def test_signatures_are_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from reference import PAGES, page
+
+    for name in PAGES:
+        told = re.findall(r"^```python\n((?!>>>).+?)\n```$", page(name), re.MULTILINE | re.DOTALL)
+        assert told, name
+        for signature in told:
+            if not signature.endswith("(...)"):
+                ast.parse(f"def {signature}: ..." if "->" in signature else f"def {signature} -> None: ...")
+    run = page("run")
+    assert "    lr: float = 0.05,  # learning rate at the start\n" in run
+    assert "bind(parameters: Sequence[str]) -> Expression" in run
