@@ -116,6 +116,15 @@ def test_results_are_kept_and_read_back(experiment: Experiment, store: dict[str,
     assert again.environments == [{"commit": "c0ffee", "torch": "2.6", "device": "cpu"}]
 
 
+def test_a_run_from_given_weights_is_saved_without_their_folder(tiny: Make, measured: Measured, tmp_path: Path) -> None:
+    run = tiny(init_file="/somewhere/weights.safetensors", init_hash="0123456789ab")
+    experiment = Experiment("toy", "A toy", "ours", (Cell("CCE", "a", run),))
+    save(collect(experiment, (0,), {run.folder_name(): measured(run, final=0.5)}), tmp_path / "toy.json")
+    assert "somewhere" not in (tmp_path / "toy.json").read_text()
+    (entry,) = read_saved(tmp_path / "toy.json").entries
+    assert entry.finding.run.folder_name() == entry.finding.name == run.folder_name()
+
+
 def test_results_are_added_to(experiment: Experiment, store: dict[str, Finding], measured: Measured) -> None:
     first = collect(experiment, (0, 1, 2), store)
     bf16 = experiment.adjusted(lambda run: replace(run, precision="bf16"))

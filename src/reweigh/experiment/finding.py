@@ -68,12 +68,15 @@ class Finding:
     def to_mapping(self, environments: list[Mapping[str, Any]]) -> dict[str, Any]:
         """In values that JSON has; `environments` is added to, and named by number.
 
-        Fields of the run that say only where it was are left out: they name folders of somebody's machine.
+        Fields of the run that say only where it was are left out: they name folders of somebody's machine. Of a file of
+        weights the bare name stays, without which there is no run.
         """
         content = self.header.to_mapping()
         del content["format"], content["hash"]
         hashed = {item.name for item in describe() if item.hashed}
         content["run"] = {key: value for key, value in content["run"].items() if key in hashed}
+        if self.run.init_file is not None:
+            content["run"]["init_file"] = Path(self.run.init_file).name
         details = content["details"]
         noise = details.get("noise")
         content["details"] = {key: details[key] for key in ("name", "holdout") if key in details}
