@@ -67,6 +67,19 @@ def test_a_dry_run_runs_nothing(reweigh, file: Path, tmp_path: Path) -> None:
     assert [run["trial"] for run in found] == [True, True, False, False]
 
 
+def test_several_files_are_one_queue(reweigh, file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(FILE.replace('"first"', '"third"').replace('"second"', '"fourth"'))
+    line = ["table", file, other, "--only", "CCE", "--runs", tmp_path / "runs"]
+    ended = reweigh(*line, "--json")
+    assert ended.code == 0, ended.stderr
+    assert [each["experiment"] for each in ended.json["experiments"]] == ["first", "second", "third", "fourth"]
+    assert len(list((tmp_path / "runs").iterdir())) == 2  # all tables share them
+    assert "1/2 " in ended.stderr
+    assert "1/1 " not in ended.stderr
+    assert "0 of 4 runs are left to do" in reweigh(*line, "--dry-run").stdout
+
+
 def test_results_are_saved_and_counted_as_measured(reweigh, file: Path, tmp_path: Path) -> None:
     line = ["table", file, "--only", "CCE", "--save", tmp_path / "results", "--json"]
     first = reweigh(*line, "--runs", tmp_path / "runs").json

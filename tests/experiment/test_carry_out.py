@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reweigh.errors import DataError
-from reweigh.experiment import Cell, Experiment
+from reweigh.experiment import Cell, Experiment, Procedure
 from reweigh.experiment.carry_out import carry_out, gather_findings, within
 from reweigh.experiment.plan import decide, tasks
 from reweigh.experiment.protocols import search_beta
@@ -19,6 +19,7 @@ from reweigh.record import list_runs
 from reweigh.spec import Run, read_seeds
 
 Make = Callable[..., Run]
+WARM = Procedure("warm_start", (("iterations", 2),))
 
 
 def table(*cells: Cell, **more: object) -> Experiment:
@@ -31,10 +32,10 @@ def names(root: Path) -> set[str]:
 
 def test_what_is_done_is_never_repeated(tiny: Make, tmp_path: Path) -> None:
     cce, gce = tiny(), tiny("GCE(0.7)")
-    experiment = table(Cell("CCE", "a", cce), Cell("CCE again", "a", cce), Cell("GCE", "a", gce))
+    experiment = table(Cell("CCE", "a", cce), Cell("CCE again", "a", cce), Cell("GCE", "a", gce), seeds=(0, 1))
     told = []
     for _ in range(2):
-        ended = carry_out(experiment, tmp_path, seeds=(0, 1), tell=lambda *update: told.append(update))
+        ended = carry_out([experiment], tmp_path, tell=lambda *update: told.append(update))
         assert not ended.failed
         assert not ended.stopped
     assert {run.folder_name() for _, _, run, _ in told} == names(tmp_path)
@@ -48,21 +49,21 @@ def test_what_is_done_is_never_repeated(tiny: Make, tmp_path: Path) -> None:
 def test_a_stop_is_clean_and_the_same_call_goes_on(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
     asked = iter([False] * 12)
-    ended = carry_out(experiment, tmp_path, should_stop=lambda: next(asked, True))
+    ended = carry_out([experiment], tmp_path, should_stop=lambda: next(asked, True))
     assert ended.stopped
     assert not ended.failed
     states = [summary.state for summary in list_runs(tmp_path)]
     assert sorted(states) == ["done", "resumable"]
-    assert not carry_out(experiment, tmp_path).stopped
+    assert not carry_out([experiment], tmp_path).stopped
     other = tmp_path / "straight"
-    carry_out(experiment, other)
+    carry_out([experiment], other)
     for name in names(other):
         assert (other / name / "rows.jsonl").read_bytes() == (tmp_path / name / "rows.jsonl").read_bytes()
 
 
 def test_one_that_fails_does_not_stop_the_others(tiny: Make, tmp_path: Path) -> None:
     bad = tiny("NoSuchWeighting(1)")
-    ended = carry_out(table(Cell("bad", "a", bad), Cell("CCE", "a", tiny())), tmp_path)
+    ended = carry_out([table(Cell("bad", "a", bad), Cell("CCE", "a", tiny()))], tmp_path)
     assert list(ended.failed) == [bad.folder_name()]
     assert "NoSuchWeighting" in ended.failed[bad.folder_name()]
     assert names(tmp_path) == {tiny().folder_name()}
@@ -80,7 +81,7 @@ def test_one_that_ran_out_of_memory_leaves_it_to_the_others(
         raise MemoryError("out of memory")
 
     monkeypatch.setattr("reweigh.experiment.carry_out.execute", execute)
-    ended = carry_out(table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)"))), tmp_path)
+    ended = carry_out([table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))], tmp_path)
     assert list(ended.failed.values()) == ["out of memory"] * 2
     assert alive == [False]
 
@@ -88,7 +89,7 @@ def test_one_that_ran_out_of_memory_leaves_it_to_the_others(
 def test_what_is_known_from_elsewhere_is_not_run_here(tiny: Make, measured: Callable, tmp_path: Path) -> None:
     known = measured(tiny(), final=0.5)
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
-    carry_out(experiment, tmp_path, known={known.name: known})
+    carry_out([experiment], tmp_path, known={known.name: known})
     assert names(tmp_path) == {tiny("GCE(0.7)").folder_name()}
 
 
@@ -105,7 +106,7 @@ def test_a_choice_is_made_by_the_held_out_part(tiny: Make, measured: Callable, t
     assert task.run == replace(made[1], seed=3)
     assert decide(choice, {scores[0].name: scores[0]}) is None
 
-    carry_out(table(cell), tmp_path, seeds=(0, 1))
+    carry_out([table(cell, seeds=(0, 1))], tmp_path)
     found = gather_findings(table(cell), tmp_path, (0, 1), {})
     (first, second) = entries(table(cell), (0, 1), found)
     assert first.chosen == second.chosen
@@ -113,11 +114,27 @@ def test_a_choice_is_made_by_the_held_out_part(tiny: Make, measured: Callable, t
     assert len(names(tmp_path)) == 3 + 2
 
 
+def test_several_experiments_go_in_one_queue(tiny: Make, tmp_path: Path) -> None:
+    """The second one's runs do not wait for the trials, and what these decide, of the first."""
+    first = replace(table(Cell("DM", "a", search_beta(tiny, 0.5, (1, 8), short=0.5))), name="first")
+    second = replace(table(Cell("CCE", "a", tiny()), Cell("warm", "a", tiny(), procedure=WARM)), name="second")
+    told = list[Run]()
+    asked = Asked(tmp_path / "runs", save=tmp_path)
+    both, ended = sit([first, second], asked, tell=lambda number, count, run, update: told.append(run))
+    assert not ended.failed
+    order = [(run.weighting, run.iterations) for run in dict.fromkeys(told)]
+    assert order[:3] == [("CCE", 8), ("DM(0.5, 1)", 4), ("DM(0.5, 8)", 4)]
+    assert order[3][0] in ("DM(0.5, 1)", "DM(0.5, 8)")
+    assert order[4:] == [("CCE", 2), ("CCE", 8)]
+    assert [len(saved.entries) for saved in both] == [1, 2]
+    assert [len(read_saved(tmp_path / f"{name}.json").entries) for name in ("first", "second")] == [1, 2]
+
+
 @pytest.mark.slow
 def test_several_at_a_time_give_the_same(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
-    carry_out(experiment, tmp_path / "one")
-    carry_out(experiment, tmp_path / "two", jobs=2)
+    carry_out([experiment], tmp_path / "one")
+    carry_out([experiment], tmp_path / "two", jobs=2)
     for name in names(tmp_path / "one"):
         one, two = (tmp_path / side / name / "rows.jsonl" for side in ("one", "two"))
         assert one.read_bytes() == two.read_bytes()
@@ -129,10 +146,10 @@ def test_runs_saved_before_they_were_scored_are_scored(
     monkeypatch.setattr("reweigh.experiment.scores.score_run", lambda *_: {"mAP": 0.5, "CMC-1": 0.6})
     experiment = table(Cell("CCE", "a", tiny()), scored="retrieval", metrics=("mAP", "CMC-1"))
     asked = Asked(tmp_path / "runs", save=tmp_path / "results")
-    saved, ended = sit(experiment, asked, should_stop=lambda: bool(names(tmp_path / "runs")))
+    (saved,), ended = sit([experiment], asked, should_stop=lambda: bool(names(tmp_path / "runs")))
     assert ended.stopped
     assert "mAP" not in saved.entries[0].finding.metrics
-    saved, ended = sit(experiment, asked)
+    (saved,), ended = sit([experiment], asked)
     assert not ended.stopped
     assert saved.entries[0].finding.metrics["mAP"] == 0.5
     assert read_saved(tmp_path / "results" / "toy.json").entries[0].finding.metrics["mAP"] == 0.5
@@ -141,7 +158,7 @@ def test_runs_saved_before_they_were_scored_are_scored(
 def test_a_diverged_run_goes_without_scores(tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reweigh.experiment.scores.score_run", lambda *_: {"mAP": 0.5, "CMC-1": 0.6})
     cells = Cell("CCE", "a", tiny()), Cell("far too fast", "a", tiny(lr=1e30))
-    saved, ended = sit(table(*cells, scored="retrieval", metrics=("mAP",)), Asked(tmp_path / "runs"))
+    (saved,), ended = sit([table(*cells, scored="retrieval", metrics=("mAP",))], Asked(tmp_path / "runs"))
     assert not ended.stopped
     assert not ended.failed
     assert ["mAP" in entry.finding.metrics for entry in saved.entries] == [True, False]
@@ -157,7 +174,7 @@ def test_one_that_cannot_be_scored_does_not_stop_the_others(
 
     monkeypatch.setattr("reweigh.experiment.scores.score_run", score_run)
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")), scored="retrieval")
-    saved, ended = sit(experiment, Asked(tmp_path / "runs", save=tmp_path / "toy.json"))
+    (saved,), ended = sit([experiment], Asked(tmp_path / "runs", save=tmp_path / "toy.json"))
     assert ended.failed == {tiny().folder_name(): "0001C1T0001F001.jpg: cannot be read"}
     assert ["mAP" in entry.finding.metrics for entry in saved.entries] == [False, True]
     assert len(read_saved(tmp_path / "toy.json").entries) == 2
@@ -167,7 +184,7 @@ def test_a_sitting_ends_in_time_and_saves(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "b", tiny("GCE(0.7)")))
     asked = Asked(tmp_path / "runs", only="CCE", save=tmp_path / "results")
     assert [step.state for step in steps(experiment, asked)] == ["missing"]
-    saved, ended = sit(experiment, asked)
+    (saved,), ended = sit([experiment], asked)
     assert not ended.failed
     assert [entry.row for entry in saved.entries] == ["CCE"]
     assert [step.state for step in steps(experiment, asked)] == ["done"]
@@ -175,17 +192,17 @@ def test_a_sitting_ends_in_time_and_saves(tiny: Make, tmp_path: Path) -> None:
     assert [step.state for step in steps(experiment, elsewhere)] == ["done", "missing"]
     assert [entry.row for entry in results(experiment, elsewhere).entries] == ["CCE"]
     late = within(1e-9)
-    assert sit(experiment, elsewhere, should_stop=late)[1].stopped
+    assert sit([experiment], elsewhere, should_stop=late)[1].stopped
     assert not names(elsewhere.runs)
 
 
 def test_what_several_machines_saved_comes_together(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
     for row in ("CCE", "GCE"):
-        sit(experiment, Asked(tmp_path / row, only=row, save=tmp_path / f"{row}.json"))
+        sit([experiment], Asked(tmp_path / row, only=row, save=tmp_path / f"{row}.json"))
     here = Asked(tmp_path / "here", save=tmp_path / "CCE.json", add=(tmp_path / "GCE.json",))
     assert [step.state for step in steps(experiment, here)] == ["done", "done"]
-    assert [entry.row for entry in sit(experiment, here)[0].entries] == ["CCE", "GCE"]
+    assert [entry.row for entry in sit([experiment], here)[0][0].entries] == ["CCE", "GCE"]
     assert not names(here.runs)
     assert [entry.row for entry in read_saved(tmp_path / "CCE.json").entries] == ["CCE", "GCE"]
 
@@ -198,9 +215,9 @@ def test_what_another_sitting_saved_meanwhile_stays(tiny: Make, tmp_path: Path) 
     def tell(*update: object) -> None:
         if not begun:
             begun.append(True)
-            sit(experiment, other)
+            sit([experiment], other)
 
-    sit(experiment, one, tell=tell)
+    sit([experiment], one, tell=tell)
     assert [entry.row for entry in read_saved(tmp_path / "toy.json").entries] == ["CCE", "GCE"]
 
 
@@ -232,7 +249,7 @@ def test_what_is_asked_for_is_checked(tmp_path: Path) -> None:
 
 def test_a_run_counts_in_every_table_it_stands_in(tiny: Make, tmp_path: Path) -> None:
     first, cce, gce = tmp_path / "results", Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)"))
-    sit(table(cce), Asked(tmp_path / "runs", save=first))
+    sit([table(cce)], Asked(tmp_path / "runs", save=first))
     other = replace(table(cce, gce), name="other")
     (first / "notes.json").write_text("[]")
     beside = Asked(tmp_path / "elsewhere", save=first)
@@ -240,7 +257,7 @@ def test_a_run_counts_in_every_table_it_stands_in(tiny: Make, tmp_path: Path) ->
     added = Asked(tmp_path / "elsewhere", add=(first / "toy.json",))
     assert choose([other], added) == [other]
     assert [step.state for step in steps(other, added)] == ["done", "missing"]
-    saved, _ = sit(other, added)
+    (saved,), _ = sit([other], added)
     assert [entry.row for entry in saved.entries] == ["CCE", "GCE"]
     assert names(tmp_path / "elsewhere") == {tiny("GCE(0.7)").folder_name()}
     with pytest.raises(ValueError, match="results of toy; none of its runs is part of other"):

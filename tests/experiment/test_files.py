@@ -35,7 +35,7 @@ def named(path: Path, name: str) -> Experiment:
 @pytest.mark.parametrize(("path", "name"), EVERY)
 def test_every_experiment_runs_on_toy_data(path: Path, name: str, runs: Path) -> None:
     experiment, asked = named(path, name), Asked(runs, quick=True, fields={"device": "cpu"})
-    saved, ended = sit(experiment, asked)
+    (saved,), ended = sit([experiment], asked)
     assert not ended.failed
     expected = {(cell.row, cell.column) for cell in asked.of(experiment).cells if cell.what is not None}
     assert {(entry.row, entry.column) for entry in saved.entries} == expected

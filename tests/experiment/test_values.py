@@ -8,7 +8,7 @@ import pytest
 
 from reweigh.errors import DataError
 from reweigh.experiment import Cell, Choice, Experiment, Option, Reported, Row, grid
-from reweigh.experiment.load import load
+from reweigh.experiment.load import load, load_all
 from reweigh.experiment.protocols import BETAS, ours, search_beta, search_rate, shortened, trial_of
 from reweigh.spec import Run, text
 
@@ -116,6 +116,15 @@ def test_a_file_that_is_no_experiment(tmp_path: Path, content: str, told: str) -
     path.write_text(content)
     with pytest.raises(DataError, match=told):
         load(path)
+
+
+def test_of_several_files_no_two_experiments_share_a_name(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.py" for name in ("a", "b", "c")]
+    for path, name in zip(paths, ("one", "two", "one"), strict=True):
+        path.write_text(f"from reweigh.experiment import Experiment\nEXPERIMENT = Experiment('{name}', '', 'ours', ())")
+    assert [each.name for each in load_all([*paths[:2], paths[0]])] == ["one", "two"]
+    with pytest.raises(DataError, match=r"c\.py: an experiment called 'one' is in .*a\.py, too"):
+        load_all(paths)
 
 
 def test_a_file_can_use_its_neighbour_and_leaves_nothing_behind(tmp_path: Path) -> None:

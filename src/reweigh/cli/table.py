@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 
 def table(
-    file: Annotated[
-        Path, typer.Argument(help="A Python file that defines EXPERIMENT. It is executed: trust its author.")
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Python files that define EXPERIMENT. Executed: trust their authors."),
     ],
     only: Annotated[str, typer.Option(help="Only cells whose row, column, protocol and name hold these words.")] = "",
     seeds: Annotated[
@@ -87,14 +88,15 @@ def table(
 ) -> None:
     """Run what is missing of a table of the paper, and print what was measured beside what was reported.
 
-    FILE is a Python program and is executed with all your rights, as by python FILE: run only files whose author you
-    trust. The paper's own lie in experiments/. Runs that are done are never repeated, those that were cut short go on,
-    and what was measured by different protocols or in different arithmetic is never averaged. Accuracies are in
-    percent, mean and standard deviation over seeds; a best one was chosen by looking at the test part.
+    A FILE is a Python program and is executed with all your rights, as by python FILE: run only files whose author you
+    trust. The paper's own lie in experiments/. Of several files all runs go in one queue. Runs that are done are never
+    repeated, those that were cut short go on, and what was measured by different protocols or in different arithmetic
+    is never averaged. Accuracies are in percent, mean and standard deviation over seeds; a best one was chosen by
+    looking at the test part.
 
     Example: reweigh table experiments/cifar10_headline.py --only "lr 0.1" --seeds 0,1,2 --jobs 4
     """
-    from reweigh.experiment.load import load
+    from reweigh.experiment.load import load_all
     from reweigh.experiment.session import Asked, choose, clock
 
     check_output("--output", output, (".md",))
@@ -112,19 +114,13 @@ def table(
         save=save,
         add=tuple(add or ()),
     )
-    experiments = choose(load(file), asked)
+    experiments = choose(load_all(files), asked)
     if dry_run:
         _show_steps(experiments, asked, as_json)
         return
-    found, failed = [], dict[str, str]()
     with Stop() as stop, progress("it") as tell:
-        question = clock(asked, stop)
-        for experiment in experiments:
-            saved, ended = _sit(experiment, asked, tell, question)
-            found.append(saved)
-            failed |= ended.failed
-            if ended.stopped:
-                break
+        found, ended = _sit(experiments, asked, tell, clock(asked, stop))
+    failed = ended.failed
     _show(found, output, as_json)
     if figure is not None:
         _draw(found, figure)
@@ -138,7 +134,9 @@ def table(
         raise EndedError(FAILED, f"{len(failed)} runs failed")
 
 
-def _sit(experiment: Experiment, asked: Asked, tell: Tell, should_stop: Callable[[], bool]) -> tuple[Saved, Ended]:
+def _sit(
+    experiments: Sequence[Experiment], asked: Asked, tell: Tell, should_stop: Callable[[], bool]
+) -> tuple[list[Saved], Ended]:
     from reweigh.experiment.session import sit
 
     steps: dict[int, tuple[str, int]] = {}
@@ -152,7 +150,7 @@ def _sit(experiment: Experiment, asked: Asked, tell: Tell, should_stop: Callable
         done = sum(step for _, step in steps.values())
         tell(done, count * update.total, line=None if line is None else f"{number + 1}/{count} {name}: {line}")
 
-    return sit(experiment, asked, tell=watch, should_stop=should_stop)
+    return sit(experiments, asked, tell=watch, should_stop=should_stop)
 
 
 def _show(found: Sequence[Saved], output: Path | None, as_json: bool) -> None:

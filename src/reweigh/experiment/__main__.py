@@ -1,6 +1,6 @@
-"""`python -m reweigh.experiment FILE`: an experiment where `reweigh table` is not at hand, as on a bare GPU machine.
+"""`python -m reweigh.experiment FILE ...`: experiments where `reweigh table` is not at hand, as on a bare GPU machine.
 
-FILE is executed with all rights of its caller: run only files whose author you trust. The exit code is 0 where all is
+A FILE is executed with all rights of its caller: run only files whose author you trust. The exit code is 0 where all is
 done, 1 where runs failed, 4 where the time is over; the same command goes on from there.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reweigh.experiment.judged import grids, judged
-from reweigh.experiment.load import load
+from reweigh.experiment.load import load_all
 from reweigh.experiment.render import markdown
 from reweigh.experiment.session import Asked, choose, clock, sit
 from reweigh.run import Update
@@ -35,15 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         save=options.save,
         add=tuple(options.add),
     )
-    stop, failed, stopped = clock(asked), False, False
-    for experiment in choose(load(options.file), asked):
-        saved, ended = sit(experiment, asked, tell=_say, should_stop=stop)
+    found, ended = sit(choose(load_all(options.files), asked), asked, tell=_say, should_stop=clock(asked))
+    for saved in found:
         trials = grids(judged(saved.experiment, saved.store))
         print(markdown(saved.experiment, saved.blocks(), trials), flush=True)
-        for name, reason in ended.failed.items():
-            print(f"failed: {name}: {reason}", file=sys.stderr)
-        failed, stopped = failed or bool(ended.failed), stopped or ended.stopped
-    return 4 if stopped else int(failed)
+    for name, reason in ended.failed.items():
+        print(f"failed: {name}: {reason}", file=sys.stderr)
+    return 4 if ended.stopped else int(bool(ended.failed))
 
 
 def _say(number: int, count: int, run: Run, update: Update) -> None:
@@ -54,7 +52,9 @@ def _say(number: int, count: int, run: Run, update: Update) -> None:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m reweigh.experiment", description=__doc__)
-    parser.add_argument("file", type=Path, help="a Python file that defines EXPERIMENT; it is executed")
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="file", help="a Python file that defines EXPERIMENT; it is executed"
+    )
     parser.add_argument("--only", default="", help="cells whose row, column, protocol and name hold these words")
     parser.add_argument("--seeds", help="as in 0,1,2; by default the experiment's own")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders lie")

@@ -1,4 +1,4 @@
-"""Carrying an experiment out: what is missing, in pieces if need be; what is done is never repeated."""
+"""Carrying experiments out: what is missing, in pieces if need be; what is done is never repeated."""
 
 from __future__ import annotations
 
@@ -56,10 +56,9 @@ def _found(run: Run, root: Path, store: Store) -> Finding | None:
 
 
 def carry_out(
-    experiment: Experiment,
+    experiments: Sequence[Experiment],
     root: Path,
     *,
-    seeds: Sequence[int] | None = None,
     jobs: int = 1,
     known: Store | None = None,
     tell: Tell = lambda number, count, run, update: None,
@@ -67,19 +66,26 @@ def carry_out(
 ) -> Ended:
     """Run what is missing: first what depends on nothing, trials last; then what they decide; then procedures' runs.
 
+    Each of these is done for all experiments together, so that none waits for another's last runs.
+
     Args:
-        experiment: with its runs as they are to be, also where (device, data_root).
+        experiments: with their runs as they are to be, also where (device, data_root).
         root: where run folders lie.
-        seeds: by default the experiment's own.
         jobs: runs at a time.
         known: findings from elsewhere, whose runs are not repeated here.
         tell: told of progress.
         should_stop: asked after every iteration; True ends all runs with a checkpoint, and the same call goes on.
     """
-    seeds, ended = experiment.seeds if seeds is None else seeds, Ended()
+    ended = Ended()
 
     def store() -> dict[str, Finding]:
-        return gather_findings(experiment, root, seeds, known or {})
+        found = dict(known or {})
+        for experiment in experiments:
+            found = gather_findings(experiment, root, experiment.seeds, found)
+        return found
+
+    def planned(chosen: Sequence[Experiment], now: Store) -> list[Task]:
+        return [task for experiment in chosen for task in tasks(experiment, experiment.seeds, now)]
 
     def perform(runs: Sequence[Run]) -> dict[str, str]:
         """What failed of these runs, and why."""
@@ -100,10 +106,10 @@ def carry_out(
 
     def left() -> list[Task]:
         now = store()
-        return undone(tasks(experiment, seeds, now), now)
+        return undone(planned(experiments, now), now)
 
     make_folder(root)
-    stage([*plain_runs(left()), *trials(experiment)])
+    stage([*plain_runs(left()), *(run for experiment in experiments for run in trials(experiment))])
     stage(plain_runs(left()))
     todo = {task.name: (task.cell.procedure, task.run) for task in left()}
     waiting = [(how, run) for how, run in todo.values() if how and run and run.folder_name() not in ended.failed]
@@ -114,10 +120,10 @@ def carry_out(
             _called(how, run): failed[name] for how, run, part in wanted if (name := part.folder_name()) in failed
         }
         waiting = [(how, run) for how, run, _ in wanted if _called(how, run) not in ended.failed]
-    if experiment.scored == "retrieval":
+    if scored := [experiment for experiment in experiments if experiment.scored == "retrieval"]:
         from reweigh.experiment.scores import score_runs
 
-        runs = [task.run for task in tasks(experiment, seeds, store()) if task.run is not None]
+        runs = [task.run for task in planned(scored, store()) if task.run is not None]
         ended.stopped |= not score_runs(runs, root, fail, tell, should_stop)
     return ended
 

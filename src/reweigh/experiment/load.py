@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,17 @@ from reweigh.errors import DataError
 from reweigh.experiment.values import Experiment
 
 NAME = "EXPERIMENT"
+
+
+def load_all(paths: Iterable[Path]) -> tuple[Experiment, ...]:
+    """The experiments of several files, of which no two may have one name; a file that is named twice is read once."""
+    found: dict[str, tuple[Path, Experiment]] = {}
+    for path in dict.fromkeys(paths):
+        for experiment in load(path):
+            if (known := found.get(experiment.name)) is not None:
+                raise DataError(f"{path}: an experiment called {experiment.name!r} is in {known[0]}, too")
+            found[experiment.name] = path, experiment
+    return tuple(experiment for _, experiment in found.values())
 
 
 def load(path: Path) -> tuple[Experiment, ...]:

@@ -1,4 +1,4 @@
-"""One sitting at an experiment: what is asked for, what is left to do, what is kept and shown at the end."""
+"""One sitting at one or more experiments: what is asked for, what is left to do, what is kept and shown at the end."""
 
 from __future__ import annotations
 
@@ -139,22 +139,27 @@ def _step(run: Run, root: Path, left: bool, trial: bool) -> Step:
 
 
 def sit(
-    experiment: Experiment,
+    experiments: Sequence[Experiment],
     asked: Asked,
     *,
     tell: Tell = lambda number, count, run, update: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> tuple[Saved, Ended]:
-    """Run what is missing of what is asked for, keep the results, and return all there is to show."""
-    whole = asked.of(experiment)
-    known, chosen = _known(asked, experiment), whole.only(asked.only)
+) -> tuple[list[Saved], Ended]:
+    """Run what is missing of what is asked for, keep the results, and return all there is to show of each."""
+    chosen = [asked.of(experiment).only(asked.only) for experiment in experiments]
+    known = {name: found for each in experiments for name, found in _known(asked, each).items()}
     ended = carry_out(chosen, asked.root, jobs=asked.jobs, known=known, tell=tell, should_stop=should_stop)
-    path = asked.path(experiment)
+    return [_kept(experiment, asked, known) for experiment in experiments], ended
+
+
+def _kept(experiment: Experiment, asked: Asked, known: Store) -> Saved:
+    """What is measured of what is asked for, after all that is measured was saved."""
+    whole, path = asked.of(experiment), asked.path(experiment)
     if path is not None:
         before = _before(asked, experiment)  # read now: another sitting may have saved to the same file meanwhile
         known = known if before is None else {**before.store, **known}
         save(collect(whole, whole.seeds, gather_findings(whole, asked.root, whole.seeds, known), before), path)
-    return _measured(chosen, asked, known), ended
+    return _measured(whole.only(asked.only), asked, known)
 
 
 def results(experiment: Experiment, asked: Asked) -> Saved:
