@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import taper
+
 from reweigh.experiment import Cell, Experiment, Procedure, Reported
-from reweigh.experiment.protocols import ours
 
 WEIGHTING = "DM(1, 16)"
-ITERATIONS = 5_000
-BASE = replace(ours(0.4, weighting=WEIGHTING, iterations=ITERATIONS), evaluate_every=ITERATIONS // 5)
+BASE = taper.run(WEIGHTING, "5e-07")
 EPOCH = 195  # iterations
 CHANGES: dict[str, dict[str, Any]] = {
     "as it is": {},
