@@ -123,9 +123,9 @@ def test_several_experiments_go_in_one_queue(tiny: Make, tmp_path: Path) -> None
     both, ended = sit([first, second], asked, tell=lambda number, count, run, update: told.append(run))
     assert not ended.failed
     order = [(run.weighting, run.iterations) for run in dict.fromkeys(told)]
-    assert order[:3] == [("CCE", 8), ("DM(0.5, 1)", 4), ("DM(0.5, 8)", 4)]
-    assert order[3][0] in ("DM(0.5, 1)", "DM(0.5, 8)")
-    assert order[4:] == [("CCE", 2), ("CCE", 8)]
+    assert order[:4] == [("CCE", 8), ("DM(0.5, 1)", 4), ("DM(0.5, 8)", 4), ("CCE", 2)]
+    assert order[4][0] in ("DM(0.5, 1)", "DM(0.5, 8)")
+    assert order[5:] == [("CCE", 8)]
     assert [len(saved.entries) for saved in both] == [1, 2]
     assert [len(read_saved(tmp_path / f"{name}.json").entries) for name in ("first", "second")] == [1, 2]
 

@@ -72,6 +72,13 @@ def test_procedures_go_on_together(tiny: Make, tmp_path: Path) -> None:
         assert one.finding.columns == other.finding.columns
 
 
+def test_one_procedure_with_two_settings_is_two(tiny: Make, tmp_path: Path) -> None:
+    ways = [Procedure("warm_start", (("iterations", count),)) for count in (2, 3)]
+    experiment = table(*(Cell(str(way.settings), "a", tiny(), procedure=way) for way in ways))
+    assert not carry_out([experiment], tmp_path).failed
+    assert len(gather_findings(experiment, tmp_path, (0,), {})) == 2
+
+
 def test_procedures_that_need_the_same_run_share_it(tiny: Make, tmp_path: Path) -> None:
     cells = [Cell(name, "a", tiny(name), procedure=WARM) for name in ("CCE", "MAE")]
     told = []
@@ -93,7 +100,7 @@ def test_a_procedure_whose_run_fails_is_named(tiny: Make, tmp_path: Path) -> Non
     bad = Cell("bad", "a", tiny("NoSuchWeighting(1)"), procedure=CAFFE)
     good = Cell("good", "a", tiny(), procedure=CAFFE)
     ended = carry_out([table(bad, good)], tmp_path)
-    assert list(ended.failed) == [f"caffe_start {bad.what.folder_name()}"]
+    assert list(ended.failed) == [f"caffe_start() {bad.what.folder_name()}"]
     assert "NoSuchWeighting" in next(iter(ended.failed.values()))
     assert len(gather_findings(table(bad, good), tmp_path, (0,), {})) == 1
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from reweigh.experiment.finding import Finding, Store, find, without_columns
 from reweigh.experiment.plan import Task, missing, once, plain_runs, tasks, trials, undone
 from reweigh.experiment.procedures import carry_out_procedure, find_procedure
-from reweigh.experiment.values import Experiment, Procedure
+from reweigh.experiment.values import Experiment
 from reweigh.record.files import make_folder
 from reweigh.run import Interrupted, Outcome, Update, execute, execute_many
 from reweigh.run.execute import folder_of
@@ -64,9 +64,9 @@ def carry_out(
     tell: Tell = lambda number, count, run, update: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Ended:
-    """Run what is missing: first what depends on nothing, trials last; then what they decide; then procedures' runs.
+    """Run what is missing, in rounds: all that depends on nothing, then all that this decides or makes possible, ...
 
-    Each of these is done for all experiments together, so that none waits for another's last runs.
+    So a round has the next run of every procedure, and the runs of all experiments; none waits for another's last ones.
 
     Args:
         experiments: with their runs as they are to be, also where (device, data_root).
@@ -76,7 +76,7 @@ def carry_out(
         tell: told of progress.
         should_stop: asked after every iteration; True ends all runs with a checkpoint, and the same call goes on.
     """
-    ended = Ended()
+    ended, tried = Ended(), set[str]()
 
     def store() -> dict[str, Finding]:
         found = dict(known or {})
@@ -87,39 +87,27 @@ def carry_out(
     def planned(chosen: Sequence[Experiment], now: Store) -> list[Task]:
         return [task for experiment in chosen for task in tasks(experiment, experiment.seeds, now)]
 
-    def perform(runs: Sequence[Run]) -> dict[str, str]:
-        """What failed of these runs, and why."""
-        failed = {}
-        for outcome in _execute([] if ended.stopped else runs, root, jobs, tell, should_stop):
-            if isinstance(outcome.error, Interrupted):
-                ended.stopped = True
-            elif outcome.error is not None:
-                failed[outcome.folder.name] = _sentence(outcome.error)
-        return failed
-
-    def stage(runs: Iterable[Run]) -> None:
-        waiting = [run for run in missing(runs, store()) if run.folder_name() not in ended.failed]
-        ended.failed |= perform(waiting)
-
     def fail(run: Run, error: Exception) -> None:
         ended.failed[run.folder_name()] = _sentence(error)
 
-    def left() -> list[Task]:
-        now = store()
-        return undone(planned(experiments, now), now)
-
     make_folder(root)
-    stage([*plain_runs(left()), *(run for experiment in experiments for run in trials(experiment))])
-    stage(plain_runs(left()))
-    todo = {task.name: (task.cell.procedure, task.run) for task in left()}
-    waiting = [(how, run) for how, run in todo.values() if how and run and run.folder_name() not in ended.failed]
-    while waiting and not ended.stopped:
-        wanted = _wanted(waiting, root, ended)
-        failed = perform(once(part for _, _, part in wanted))
-        ended.failed |= {
-            _called(how, run): failed[name] for how, run, part in wanted if (name := part.folder_name()) in failed
-        }
-        waiting = [(how, run) for how, run, _ in wanted if _called(how, run) not in ended.failed]
+    while not ended.stopped:
+        now = store()
+        todo = undone(planned(experiments, now), now)
+        plain = missing([*plain_runs(todo), *(run for each in experiments for run in trials(each))], now)
+        parts = _wanted(todo, root, ended)
+        alone = {run.folder_name() for run in plain}
+        runs = [run for run in once([*plain, *(part for _, part in parts)]) if run.folder_name() not in tried]
+        if not runs:
+            break
+        for outcome in _execute(runs, root, jobs, tell, should_stop):
+            name = outcome.folder.name
+            tried.add(name)
+            if isinstance(outcome.error, Interrupted):
+                ended.stopped = True
+            elif outcome.error is not None:
+                called = [name] if name in alone else [whole for whole, part in parts if part.folder_name() == name]
+                ended.failed |= dict.fromkeys(called, _sentence(outcome.error))
     if scored := [experiment for experiment in experiments if experiment.scored == "retrieval"]:
         from reweigh.experiment.scores import score_runs
 
@@ -178,8 +166,8 @@ class _Wanted(Exception):  # noqa: N818  (it is no error)
         self.run = run
 
 
-def _wanted(waiting: Iterable[tuple[Procedure, Run]], root: Path, ended: Ended) -> list[tuple[Procedure, Run, Run]]:
-    """Procedures that are not done, each with the run it needs next.
+def _wanted(todo: Iterable[Task], root: Path, ended: Ended) -> list[tuple[str, Run]]:
+    """The names of procedures that are not done, each with the run it needs next.
 
     A procedure that is begun again takes its finished runs as they are, so it can be left wherever one is missing, and
     the runs that several of them need next be carried out together.
@@ -191,20 +179,20 @@ def _wanted(waiting: Iterable[tuple[Procedure, Run]], root: Path, ended: Ended) 
             raise _Wanted(run)
         return folder
 
-    found = []
-    for procedure, run in waiting:
+    found: dict[str, Run] = {}
+    for task in todo:
+        procedure, run, called = task.cell.procedure, task.run, task.name
+        if procedure is None or run is None or called is None or called in found:
+            continue
+        if called in ended.failed or run.folder_name() in ended.failed:
+            continue
         try:
             carry_out_procedure(procedure, run, root, ask)
         except _Wanted as asked:
-            found.append((procedure, run, asked.run))
+            found[called] = asked.run
         except Exception as error:
-            ended.failed[_called(procedure, run)] = _sentence(error)
-    return found
-
-
-def _called(procedure: Procedure, run: Run) -> str:
-    """By what a procedure is told among the failures."""
-    return f"{procedure.name} {run.folder_name()}"
+            ended.failed[called] = _sentence(error)
+    return list(found.items())
 
 
 def _sentence(error: Exception) -> str:
