@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def table(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Python files that define EXPERIMENT. Executed: trust their authors."),
+        typer.Argument(metavar="FILE", help="Python files that define EXPERIMENT. Executed: trust their authors."),
     ],
     only: Annotated[str, typer.Option(help="Only cells whose row, column, protocol and name hold these words.")] = "",
     seeds: Annotated[
