@@ -99,12 +99,20 @@ def test_a_run_on_the_correction_has_the_new_labels_and_not_the_dropped_examples
     assert replace(same, noise=run.noise, rate=run.rate, imbalance=imbalance, data_hash=None) == run
 
 
-def test_without_drops_there_is_no_mask_and_the_run_keeps_its_imbalance(tmp_path: Path) -> None:
-    run = replace(DIGITS, imbalance="long_tail(5)")
-    correction = write(tmp_path / "corrected", run, fix_and_drop(run, 10, 0))
-    assert correction.kept is None
-    assert correction.corrected(run).imbalance == run.imbalance
-    assert len(list((tmp_path / "corrected").iterdir())) == 3
+@pytest.mark.parametrize("drops", [0, 5])
+@pytest.mark.parametrize("imbalance", [None, "long_tail(5)"])
+def test_another_seed_trains_on_the_same_examples(tmp_path: Path, imbalance: str | None, drops: int) -> None:
+    run = replace(DIGITS, imbalance=imbalance, seed=3)
+    before, corrected = gather(run), fix_and_drop(run, 10, drops)
+    correction = write(tmp_path / "corrected", run, corrected)
+    assert (correction.kept is None) == (imbalance is None and not drops)
+    after = gather(replace(correction.corrected(run), seed=4))
+    np.testing.assert_array_equal(after.train.labels, corrected.labels[corrected.keep])
+    np.testing.assert_array_equal(after.train.inputs, np.asarray(before.train.inputs)[corrected.keep])
+    if correction.kept is not None:  # and a list of examples that nobody draws is all that another correction needs
+        again = correction.corrected(run)
+        nothing = apply(gather(again).train.labels, [])
+        assert write(tmp_path / "again", again, nothing).corrected(again).imbalance == again.imbalance
 
 
 def test_the_folder_holds_a_log_and_is_never_overwritten(tmp_path: Path) -> None:

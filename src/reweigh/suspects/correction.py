@@ -3,7 +3,7 @@
 corrected/
   labels-0123456789ab.npy   the labels of all examples that stay, in their order
   kept-0123456789ab.npy     1 for every row of the data set's training part that stays, 0 for the others; not there
-                            where no example was dropped
+                            where all of them do
   changes.csv               the log: index, source, before, after, why
   correction.json           what it was made from, and how to train on it
 
@@ -24,7 +24,7 @@ from reweigh.noise.arrays import array_bytes, file_hash
 from reweigh.procedures.label_correction import check_correctable, relabelled
 from reweigh.record.files import make_folder, read_json, replace_file, write_json
 from reweigh.run.material import Material
-from reweigh.spec import Expression, Run
+from reweigh.spec import Expression, Run, parse
 from reweigh.suspects.correct import Corrected, log_csv
 
 FORMAT = 1
@@ -33,7 +33,7 @@ FILE, LOG = "correction.json", "changes.csv"
 
 @dataclass(frozen=True)
 class Correction:
-    """Where a correction lies and what it holds; `kept` is None where nothing was dropped."""
+    """Where a correction lies and what it holds; `kept` is None where no list of examples is needed."""
 
     folder: Path
     labels: str
@@ -77,7 +77,8 @@ def write_correction(
     check_correctable(run)
     _check_classes(corrected, material)
     labels = array_bytes(corrected.labels[corrected.keep])
-    kept = None if corrected.keep.all() else array_bytes(_mask(corrected.keep, material))
+    listed = not corrected.keep.all() or draws_examples(run)
+    kept = array_bytes(_mask(corrected.keep, material)) if listed else None
     dropped = int((~corrected.keep).sum())
     correction = Correction(
         folder=folder,
@@ -96,6 +97,16 @@ def write_correction(
             _write(folder / name, content)
     write_json(folder / FILE, correction.to_mapping() | {"made_from": made_from, "run": run.to_mapping()})
     return correction
+
+
+def draws_examples(run: Run) -> bool:
+    """Whether the run's seed chooses its examples: with another seed, labels would fall on others.
+
+    >>> run = Run(data="digits", net="linear", weighting="CCE", imbalance="long_tail(10)")
+    >>> draws_examples(run), draws_examples(replace(run, imbalance="kept('kept.npy')"))
+    (True, False)
+    """
+    return run.imbalance is not None and parse(run.imbalance).name != "kept"
 
 
 def _mask(keep: NDArray[np.bool_], material: Material) -> NDArray[np.uint8]:
