@@ -27,11 +27,11 @@ def decision_lists(draw: st.DrawFn) -> tuple[Decision, ...]:
     return tuple(made)
 
 
-@given(decision_lists())
-def test_reading_gives_back_what_was_written(tmp_path_factory: pytest.TempPathFactory, made) -> None:
+@given(decision_lists(), st.sampled_from([NAMES, ("", " ", "\t", "\n")]))
+def test_reading_gives_back_what_was_written(tmp_path_factory: pytest.TempPathFactory, made, names) -> None:
     path = tmp_path_factory.mktemp("made") / "new" / "decisions.csv"
-    write_decisions(path, reversed(made), NAMES)
-    assert read_decisions(path, LABELS, NAMES) == made
+    write_decisions(path, reversed(made), names)
+    assert read_decisions(path, LABELS, names) == made
 
 
 def test_people_may_write_it_by_hand(tmp_path: Path) -> None:
@@ -54,7 +54,8 @@ def test_people_may_write_it_by_hand(tmp_path: Path) -> None:
         ("0,cat,fix,cart\n", r"line 2: label is 'cart', which is none of the 4 classes; did you mean 'cat'\?"),
         ('0,cat,keep,"line\nend"\n', r"line 2: label is 'line\\nend' with keep"),
         ("0,cat,drop\n", "line 2: 3 fields"),
-        ("0,cat,drop,\n", "column 'label' must hold a value: line 2"),
+        ("0,cat,drop,\n", "line 2: label is '', which is none of the 4 classes"),
+        (",cat,keep,cat\n", "line 2: index is ''; expected 0 to 5"),
         ("", "a header but no rows"),
     ],
 )

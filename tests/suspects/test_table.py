@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,15 +40,20 @@ def some(scores: list[float], sources: list[str] | None = None) -> Suspects:
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), TEXTS), min_size=1, max_size=5))
-def test_a_file_gives_back_what_was_written(tmp_path_factory: pytest.TempPathFactory, rows: list) -> None:
+@given(
+    st.lists(st.tuples(st.floats(0, 1), TEXTS), min_size=1, max_size=5),
+    st.sampled_from([NAMES, ("", " ", "\n")]),  # a folder, or an array of names, may call a class nothing
+)
+def test_a_file_gives_back_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, rows: list, names: tuple[str, ...]
+) -> None:
     path = tmp_path_factory.mktemp("suspects") / "new" / "suspects.csv"
-    written = some([score for score, _ in rows], [text for _, text in rows])
+    written = replace(some([score for score, _ in rows], [text for _, text in rows]), class_names=names)
     write_csv(path, written)
-    found, expected = read_csv(path, NAMES), written.take(written.ranked())
+    found, expected = read_csv(path, names), written.take(written.ranked())
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    assert (found.sources, found.class_names, found.method) == (expected.sources, NAMES, written.method)
+    assert (found.sources, found.class_names, found.method) == (expected.sources, names, written.method)
     assert found.noise is None
 
 

@@ -100,7 +100,7 @@ def read_decisions(
     table = read(Path(path))
     require_columns(table, *COLUMNS)
     known = {name: k for k, name in enumerate(class_names)}
-    rows = zip(*(table.strings(column) for column in COLUMNS), strict=True)
+    rows = zip(*(table.texts(column) for column in COLUMNS), strict=True)  # a class may be called nothing
     found, seen = list[Decision](), dict[int, str]()
     for row, (word, given, kind, label) in enumerate(rows):
         index = _index(table, row, word, len(labels))

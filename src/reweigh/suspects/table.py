@@ -151,7 +151,7 @@ def read_csv(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
     """
     table = read(Path(path))
     require_columns(table, *COLUMNS)
-    given, suggested = table.strings("given"), table.strings("suggested")
+    given, suggested = table.texts("given"), table.texts("suggested")  # a class may be called nothing
     names = tuple(class_names) if class_names is not None else tuple(sorted({*given, *suggested}))
     return Suspects(
         index=_rows(table),
