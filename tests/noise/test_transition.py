@@ -101,6 +101,13 @@ def test_a_constant_feature_says_nothing() -> None:
     assert noise.instance_dependent([0, 1, 1], 1.0, np.ones((3, 2))).labels.tolist() == [1, 0, 0]
 
 
+@pytest.mark.parametrize("constant", [0.1, 1 / 3, -1e10 / 7, 1e-320])  # the mean of many 0.1 is not 0.1
+def test_a_constant_column_is_ignored_whatever_rounding_makes_of_its_mean(constant: float) -> None:
+    labels = np.arange(1001) % 7
+    found = noise.instance_dependent(labels, 0.5, np.full((1001, 1), constant))
+    np.testing.assert_array_equal(found.labels, noise.instance_dependent(labels, 0.5, np.zeros((1001, 1))).labels)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_features_are_finite(bad: float) -> None:
     features = np.ones((3, 2))

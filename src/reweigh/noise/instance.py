@@ -81,7 +81,7 @@ def _truncated_normal(mean: float, size: int, rng: np.random.Generator) -> Matri
 
 
 def _moments(x: npt.NDArray[np.generic]) -> tuple[Matrix, Matrix]:
-    """The mean of every column and the inverse of its deviation, 0 where that is 0."""
+    """The mean of every column and the inverse of its deviation, 0 where the column is constant."""
     with np.errstate(invalid="ignore", over="ignore"):
         mean = sum((part.sum(axis=0) for part in _parts(x)), np.zeros(x.shape[1])) / len(x)
         variance = sum((np.square(part - mean).sum(axis=0) for part in _parts(x)), np.zeros(x.shape[1])) / len(x)
@@ -89,7 +89,8 @@ def _moments(x: npt.NDArray[np.generic]) -> tuple[Matrix, Matrix]:
     if bad.size:
         raise ValueError(f"features has a value in column {bad[0]} that is not finite")
     scale = np.zeros_like(variance)
-    np.divide(1, np.sqrt(variance), out=scale, where=variance > 0)
+    varies = (variance > 0) & (x.min(axis=0) < x.max(axis=0))  # rounding may leave a constant some variance
+    np.divide(1, np.sqrt(variance), out=scale, where=varies)
     return mean, scale
 
 
