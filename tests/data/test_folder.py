@@ -89,6 +89,30 @@ def test_linked_folders_are_read_once(flat, tmp_path, paint) -> None:
         folder.load(flat)
 
 
+@pytest.mark.parametrize(
+    ("link", "to", "first"), [("test", "train", "train/a"), ("test", ".kept", "train/b"), ("train/c", "b", "train/b")]
+)
+def test_the_same_pictures_are_not_read_twice_by_a_link(tmp_path, paint, link, to, first) -> None:
+    for name in ("a", "b"):
+        paint(tmp_path / "train" / name / "x.png")
+    paint(tmp_path / ".kept" / "a" / "y.png")
+    (tmp_path / ".kept" / "b").symlink_to(tmp_path / "train" / "b")
+    (tmp_path / link).symlink_to(to)
+    with pytest.raises(DataError, match=f": the same folder as .*{first}, by a link"):
+        folder.load(tmp_path)
+
+
+@pytest.mark.parametrize("twice", ["Train", "TEST"])
+def test_parts_whose_names_differ_in_case_only_are_refused(tmp_path, paint, twice) -> None:
+    for part in ("train", "test", twice):
+        for name in ("a", "b"):
+            paint(tmp_path / part / name / "x.png")
+    if len(list(tmp_path.iterdir())) < 3:
+        pytest.skip("this file system makes no difference")
+    with pytest.raises(DataError, match=f"{twice} and {twice.lower()} are the same part"):
+        folder.load(tmp_path)
+
+
 def test_a_link_to_a_class_that_is_gone(flat, tmp_path) -> None:
     (flat / "bird").symlink_to(tmp_path / "gone")
     with pytest.raises(DataError, match="pets/bird: a link to what is not there"):

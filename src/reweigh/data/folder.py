@@ -27,8 +27,8 @@ def load(
     becomes the noisy hold-out. Subfolders of a class belong to it, also those that are links. Names that begin with a
     dot are passed over; every other file must be an image: those that cannot be decoded are reported all at once, and
     nothing is loaded. Refused as well: fewer than two classes, a class without a file, a test class that is not a
-    training class, a folder that cannot be read, and `train` with classes beside other folders of which none is a test
-    folder.
+    training class, a folder that cannot be read or that links bring in twice, parts whose names differ in case only,
+    and `train` with classes beside other folders of which none is a test folder.
 
     Args:
         root: the folder.
@@ -45,10 +45,11 @@ def load(
     classes = _subfolders(train_root)
     if len(classes) < 2:
         raise DataError(f"{train_root}: {len(classes)} class folder(s); expected two or more, one per class")
-    names, labels = _examples(root, train_root, classes)
+    seen: dict[str, str] = {}
+    names, labels = _examples(root, train_root, classes, seen)
     cut = len(names)
     if test_root is not None:
-        more_names, more_labels = _examples(root, test_root, classes)
+        more_names, more_labels = _examples(root, test_root, classes, seen)
         names, labels = names + more_names, labels + more_labels
     files = Files(root, tuple(names), max_pixels)
     inputs: Inputs = files if size is None else files.array(size)
@@ -64,9 +65,14 @@ def load(
 
 def _layout(root: Path) -> tuple[Path, Path | None]:
     """(training folder, test folder or None); a folder `train` that holds no folders is a class of that name."""
-    found = {name.lower(): name for name in _subfolders(root)}
+    folders = _subfolders(root)
+    found = {name.lower(): name for name in folders}
     if "train" not in found or not _subfolders(root / found["train"]):
         return root, None
+    for part in ("train", *TEST_NAMES):
+        same = [name for name in folders if name.lower() == part]
+        if len(same) > 1:
+            raise DataError(f"{root}: {' and '.join(same)} are the same part but for their case; expected one of them")
     train, test = found.pop("train"), next((found[name] for name in TEST_NAMES if name in found), None)
     if test is None and found:
         raise DataError(
@@ -88,13 +94,13 @@ def _subfolders(folder: Path) -> list[str]:
     return sorted(entry.name for entry in entries if entry.is_dir())
 
 
-def _examples(root: Path, folder: Path, classes: list[str]) -> tuple[list[str], list[int]]:
+def _examples(root: Path, folder: Path, classes: list[str], seen: dict[str, str]) -> tuple[list[str], list[int]]:
     names: list[str] = []
     labels: list[int] = []
     for name in _subfolders(folder):
         if name not in classes:
             raise DataError(f"{folder}: class {name!r} is not among the training classes {', '.join(classes)}")
-        found = files_below(root, folder / name)
+        found = files_below(root, folder / name, seen)
         if not found:
             raise DataError(f"{folder / name}: the class has no image")
         names += found
@@ -104,14 +110,19 @@ def _examples(root: Path, folder: Path, classes: list[str]) -> tuple[list[str], 
     return names, labels
 
 
-def files_below(root: Path, folder: Path) -> list[str]:
+def files_below(root: Path, folder: Path, seen: dict[str, str] | None = None) -> list[str]:
     """The sorted names, from `root` on, of all files in a folder and its subfolders; none that begin with a dot.
+
+    Args:
+        root: where names begin.
+        folder: below it, or it.
+        seen: folders that were read before, which must not be read again; those read now are added to it.
 
     Raises:
         DataError: a folder cannot be read, or is reached twice by links.
     """
     found: list[str] = []
-    seen: dict[str, str] = {}  # a link may lead in a circle, or to pictures that are already there
+    seen = {} if seen is None else seen  # a link may lead in a circle, or to pictures that are already there
     for place, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
         first = seen.setdefault(os.path.realpath(place), place)
         if first != place:
