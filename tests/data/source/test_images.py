@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import pickle
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,3 +100,11 @@ def test_colours_of_sixteen_bits_are_scaled_to_eight(tmp_path) -> None:
     pixel = chunk(b"IDAT", zlib.compress(b"\0" + struct.pack(">3H", 0x0AFF, 0x1400, 0x1E80)))
     (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + header + pixel + chunk(b"IEND", b""))
     assert decode(tmp_path / "a.png").tolist() == [[[10, 20, 30]]]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, monkeypatch) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    monkeypatch.setattr(Path, "open", lambda *_: pytest.fail("opened, which would wait for ever"))
+    with pytest.raises(DataError, match=r"a\.png: not a readable image: not a regular file"):
+        decode(tmp_path / "a.png")

@@ -40,6 +40,8 @@ def decode(path: Path, max_pixels: int = MAX_PIXELS, size: tuple[int, int] | Non
         size: resize to (height, width), bilinear.
     """
     try:
+        if not path.is_file() and path.exists():  # a pipe would be waited for
+            raise DataError(f"{path}: not a readable image: not a regular file")
         with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
             width, height = image.size
             if width * height > max_pixels:
