@@ -39,6 +39,9 @@ def test_kinds_and_shapes() -> None:
         (np.zeros((3, 5), np.float32), np.array([0, -1, 0])),
         (np.array([[0.0], [np.nan], [0.0]], np.float32), LABELS),
         (np.array([[np.inf], [-np.inf], [0.0]], np.float32), LABELS),
+        (np.zeros((3, 0), np.float32), LABELS),
+        (np.zeros((3, 0, 4, 3), np.uint8), LABELS),
+        (np.zeros((3, 4, 4, 0), np.uint8), LABELS),
     ],
 )
 def test_wrong_content_is_a_data_error(inputs: object, labels: object) -> None:

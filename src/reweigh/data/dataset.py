@@ -211,6 +211,8 @@ def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def _check_array(inputs: NDArray[np.generic]) -> None:
+    if inputs.ndim in (2, 4) and 0 in inputs.shape[1:]:
+        raise DataError(f"inputs: examples of shape {inputs.shape[1:]} hold nothing to learn from")
     if inputs.ndim == 4 and inputs.dtype == np.uint8:
         return
     if inputs.ndim != 2 or inputs.dtype != np.float32:
