@@ -151,6 +151,16 @@ def test_columns_are_listed_so_that_they_can_be_told_apart(tmp_path) -> None:
         table.load(path)
 
 
+@pytest.mark.parametrize(("scale", "told"), [(1e300, "too large"), (1e-200, "too close to each other")])
+def test_values_whose_spread_is_no_number_are_refused_for_what_they_are(tmp_path, scale, told) -> None:
+    rows = "".join(f"{i * scale},{i % 2}\n" for i in range(-10, 10))
+    (tmp_path / "t.csv").write_text(f"x,label\n{rows}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DataError, match=f"t.csv: column 'x' has values {told} to standardise"):
+            table.load(tmp_path / "t.csv")
+
+
 def test_text_and_features_exclude_each_other(tmp_path) -> None:
     with pytest.raises(ValueError, match="exclude"):
         table.load(write(tmp_path / "t.csv"), text="a", features=["b"])

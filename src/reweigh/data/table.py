@@ -123,12 +123,13 @@ def _numbers(table: Table, name: str) -> Numbers:
 
 def _scales(path: Path, columns: Sequence[str], values: Numbers, kept: Indices) -> tuple[Column, ...]:
     """Mean and deviation over the rows `kept`; a column that is constant there has deviation 1."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         mean, std = values[kept].mean(axis=0), values[kept].std(axis=0)
         constant = values[kept].min(axis=0) == values[kept].max(axis=0)  # where rounding may leave std > 0
         std = np.where(constant, 1.0, std)
         good = np.isfinite(((values - mean) / std).astype(np.float32)).all(axis=0) & np.isfinite(std)
-    for name, fits in zip(columns, good, strict=True):
+    for name, fits, spread in zip(columns, good, std, strict=True):
         if not fits:
-            raise DataError(f"{path}: column {name!r} has values too large to standardise")
+            how = "too close to each other" if spread == 0 else "too large"
+            raise DataError(f"{path}: column {name!r} has values {how} to standardise")
     return tuple(Column(*column) for column in zip(columns, mean.tolist(), std.tolist(), strict=True))
