@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from reweigh.procedures import read_journal
 from reweigh.record import read_header
+from reweigh.record.files import replace_file
 from reweigh.run import execute
 from reweigh.run.material import gather
 from reweigh.spec import Run
@@ -134,6 +136,39 @@ def test_the_folder_holds_a_log_and_is_never_overwritten(tmp_path: Path) -> None
     (tmp_path / "photos" / "a.png").touch()
     with pytest.raises(ValueError, match="is not empty and holds no correction"):
         write(tmp_path / "photos", DIGITS, corrected)
+
+
+@pytest.mark.parametrize("written", [0, 1, 2, 3])
+def test_what_a_break_left_of_a_correction_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    corrected, folder, count = fix_and_drop(DIGITS, 3, 2), tmp_path / "corrected", 0
+
+    def full(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+        nonlocal count
+        if count == written:
+            raise OSError("no space left")
+        count += 1
+        replace_file(path, write)
+
+    with monkeypatch.context() as disk:
+        disk.setattr("reweigh.suspects.correction.replace_file", full)
+        disk.setattr("reweigh.record.files.replace_file", full)
+        with pytest.raises(OSError, match="no space left"):
+            write(folder, DIGITS, corrected)
+    assert len(list(folder.iterdir())) == written
+    assert gather(write(folder, DIGITS, corrected).corrected(DIGITS)).train.labels.shape == (1198,)
+    (folder / "correction.json").unlink()
+    next(folder.glob("labels-*")).unlink()  # what is left could be anybody's
+    with pytest.raises(ValueError, match="is not empty and holds no correction"):
+        write(folder, DIGITS, corrected)
+
+
+def test_a_folder_that_no_run_could_name_is_refused_before_it_is_there(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 200) / ("y" * 200)
+    with pytest.raises(ValueError, match="at most 256 characters"):
+        write(folder, DIGITS, fix_and_drop(DIGITS, 1, 0))
+    assert not folder.parent.exists()
 
 
 @pytest.mark.parametrize("kind", ["drop", "fix"])

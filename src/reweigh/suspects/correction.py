@@ -68,7 +68,7 @@ def write_correction(
     """Write corrected labels into a folder of their own.
 
     Args:
-        folder: a new one, or one that holds the same correction.
+        folder: a new one, or one that holds the same correction, whole or as far as a break left it.
         corrected: of `material.train.labels`; every class that has examples there must keep one.
         run, material: whose training part it is.
         sources: a name for every example of it.
@@ -89,6 +89,7 @@ def write_correction(
         fixed=len(corrected.changes) - dropped,
         dropped=dropped,
     )
+    correction.corrected(run)  # a folder that no run can name is refused before it is there
     _check_folder(correction)
     make_folder(folder)
     log = log_csv(corrected.changes, sources, material.dataset.class_names).encode()
@@ -128,13 +129,16 @@ def _check_classes(corrected: Corrected, material: Material) -> None:
 
 
 def _check_folder(correction: Correction) -> None:
-    path = correction.folder / FILE
+    path, folder = correction.folder / FILE, correction.folder
+    there = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    # Labels are written first, under their own hash, so where these lie it is this correction that was cut short.
+    begun = correction.labels in there and there <= {correction.labels, correction.kept, LOG}
     if path.exists():
-        there = read_json(path)
-        if any(there.get(name) != value for name, value in correction.to_mapping().items()):
-            raise ValueError(f"{correction.folder} holds another correction, which stays as it is; give another folder")
-    elif correction.folder.is_dir() and any(correction.folder.iterdir()):
-        raise ValueError(f"{correction.folder} is not empty and holds no correction; give another folder")
+        told = read_json(path)
+        if any(told.get(name) != value for name, value in correction.to_mapping().items()):
+            raise ValueError(f"{folder} holds another correction, which stays as it is; give another folder")
+    elif there and not begun:
+        raise ValueError(f"{folder} is not empty and holds no correction; give another folder")
 
 
 def _write(path: Path, content: bytes) -> None:
