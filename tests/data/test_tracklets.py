@@ -67,6 +67,14 @@ def test_the_index(source: Path) -> None:
     assert index.test.of(2)[1][0, 0].tolist() == [5, 1, 0]
 
 
+def test_frames_go_by_their_numbers_whatever_they_end_in(folder: Path) -> None:
+    place = folder / "train/alice/yard/1"
+    for frame in (1, 9):
+        (place / f"{frame}.png").rename(place / f"{frame}.jpeg")
+    names = [Path(name).stem for name in tracklets.read_index(folder).train.of(1).names]
+    assert names == [str(frame + 1) for frame in range(10)]
+
+
 def test_training_frames_through_the_registry(source: Path) -> None:
     data = registry.load("tracklets", source)
     assert data.class_names == ("alice", "bob")

@@ -127,7 +127,7 @@ def _walk(root: Path) -> list[Track]:
             for camera in _folders(person):
                 for tracklet in _folders(camera):
                     names = (entry.name for entry in tracklet.iterdir() if not entry.name.startswith("."))
-                    ordered = sorted(names, key=lambda name: (len(name), name))
+                    ordered = sorted(names, key=lambda name: (len(Path(name).stem), name))
                     for name in ordered:
                         if Path(name).suffix.lower() not in SUFFIXES or (tracklet / name).is_dir():
                             raise DataError(f"{tracklet / name}: not an image by its name")
