@@ -135,11 +135,12 @@ class Broken(list[NDArray[np.uint8]]):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_workers_leave_a_stop_to_the_parent() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])  # a Ctrl-C comes to all of a terminal's processes
+def test_workers_leave_a_stop_to_the_parent(number: signal.Signals) -> None:
     batches = loader(workers=1).iterate()
     next(batches)
     for worker in multiprocessing.active_children():
-        os.kill(int(worker.pid or 0), signal.SIGTERM)
+        os.kill(int(worker.pid or 0), number)
     for step in range(1, 9):
         assert same(next(batches), loader().batch(step))
 

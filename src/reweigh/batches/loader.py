@@ -156,7 +156,8 @@ class Loader:
 
 def _leave_it_to_the_parent(worker: int) -> None:
     """A stop sent to all processes is the parent's to handle; torch sees to it that workers end after it."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class Crops(Dataset[tuple[Tensor, Tensor | str]]):
