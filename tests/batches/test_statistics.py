@@ -61,6 +61,14 @@ def test_small_features_are_not_taken_for_constants() -> None:
     assert feature_statistics(np.array([[1e-9], [-1e-9]], np.float32)).std[0] == pytest.approx(1e-9)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e6, 1.7e12, 1e30])  # 1.7e12: a time in milliseconds
+def test_what_float32_can_hardly_tell_apart_is_never_large(size: float) -> None:
+    features = np.full((100, 1), size, np.float32)
+    features[::2] = np.nextafter(features[0], np.float32(np.inf))
+    standard = feature_statistics(features).features(features)
+    assert np.abs(standard).max() <= 1
+
+
 @pytest.mark.parametrize(
     ("mean", "std", "message"),
     [((0.0,), (1.0, 1.0), "of equal length, not 1 and 2"), ((0.0,), (0.0,), "every std must be positive, not 0")],

@@ -100,6 +100,6 @@ def feature_statistics(features: NDArray[np.float32]) -> Normalisation:
 
 
 def _normalisation(mean: NDArray[np.float64], std: NDArray[np.float64]) -> Normalisation:
-    # Below this the spread is rounding, not signal, and dividing by it would blow the rounding up.
+    # Below this the spread is rounding, not signal, and dividing by it would blow it up; unless it is large already.
     nothing = std <= 1e-7 * np.abs(mean)
-    return Normalisation(tuple(mean.tolist()), tuple(np.where(nothing, 1.0, std).tolist()))
+    return Normalisation(tuple(mean.tolist()), tuple(np.where(nothing, np.maximum(std, 1.0), std).tolist()))
