@@ -108,6 +108,27 @@ def test_chosen_features_and_label(tmp_path) -> None:
     assert table.load(path, label="kind", features=["b"]).train.shape == (1,)
 
 
+class Counting(str):
+    """A name that counts how often it is compared with another."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counting.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_columns_are_found_without_a_look_at_all_others(tmp_path) -> None:
+    count = 500  # genes may be 50,000
+    header = (*(f"gene{i}" for i in range(count)), "label")
+    write(tmp_path / "t.csv", [("1",) * count + (str(i % 2),) for i in range(10)], header)
+    data = table.load(tmp_path / "t.csv", features=[Counting(name) for name in header[:-1]])
+    assert data.train.shape == (count,)
+    assert Counting.compared < 20 * count
+
+
 def test_integer_labels_sort_as_numbers(tmp_path) -> None:
     rows = [("1", str(10 - i)) for i in range(11)] * 2
     assert table.load(write(tmp_path / "t.csv", rows, ("x", "label"))).class_names == tuple(map(str, range(11)))

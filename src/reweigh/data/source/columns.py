@@ -6,9 +6,11 @@ import csv
 import difflib
 import io
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from types import NoneType
@@ -69,8 +71,9 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> Table:
 
 def require_columns(table: Table, *names: str) -> None:
     """Refuse a table that lacks one of these columns, with those that it has."""
+    there = frozenset(table.names)
     for name in names:
-        if name not in table.names:
+        if name not in there:
             if other := _other_separator(table.names):
                 raise DataError(f"{table.path}: no column {name!r}; {other}")
             close = difflib.get_close_matches(name, table.names, n=1)
@@ -94,6 +97,11 @@ class _Csv:
     lines: tuple[int, ...]
     rows: tuple[list[str], ...]
 
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """Name -> place in a row: a table of genes has tens of thousands."""
+        return {name: k for k, name in enumerate(self.names)}
+
     def place(self, row: int) -> str:
         return f"line {self.lines[row]}"
 
@@ -103,11 +111,11 @@ class _Csv:
         return values
 
     def texts(self, name: str) -> list[str]:
-        k = self.names.index(name)
+        k = self.columns[name]
         return [row[k] for row in self.rows]
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        k = self.names.index(name)
+        k = self.columns[name]
         values = np.array([_number(row[k]) for row in self.rows], dtype=np.float64)
         bad = np.flatnonzero(~np.isfinite(values))
         _refuse(self, name, "finite numbers", ((int(i), self.rows[i][k]) for i in bad))
@@ -176,10 +184,10 @@ def _long_fields(limit: int) -> Iterator[None]:
 
 def _header(path: Path, line: int, row: list[str]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in row)
-    for name in names:
+    for name, count in Counter(names).items():
         if not name:
             raise DataError(f"{path}: line {line}: a column without a name")
-        if names.count(name) > 1:
+        if count > 1:
             raise DataError(f"{path}: line {line}: column {name!r} occurs twice")
     return names
 
