@@ -55,6 +55,20 @@ def test_data_that_changed_since_are_refused(tmp_path: Path) -> None:
         suspects_of(folder, bootstrap=2)
 
 
+@pytest.mark.parametrize("how", [{"folds": 2}, {"threshold_samples": True}])
+def test_more_runs_on_data_that_changed_since_are_refused(tmp_path: Path, how: dict[str, Any]) -> None:
+    table = tmp_path / "mine.csv"
+    lines = [f"{k % 7},{k % 3},{'ab'[k % 2]}" for k in range(60)]
+    table.write_text("\n".join(["x,y,label", *lines]))
+    run = default_run(str(table), {"iterations": 10, "evaluate_every": 5, "device": "cpu"})
+    folder = execute(run, tmp_path)
+    assert len(suspects_of(folder, bootstrap=2, **how).suspects) > 0
+    table.write_text("\n".join(["x,y,label", *lines[1:], lines[0]]))
+    shutil.rmtree(folder)  # as told, and trained again
+    with pytest.raises(DataError, match=r"mine.csv has .* now: it has changed since"):
+        suspects_of(execute(run, tmp_path), bootstrap=2, **how)
+
+
 def test_labels_that_changed_since_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "labels.npy"
     labels = gather(default_run("digits", {})).train.labels

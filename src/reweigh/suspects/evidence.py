@@ -164,7 +164,8 @@ def out_of_fold(run: Run, root: Path, folds: int, material: Material, *, carry_o
         fold = f"{number}/{folds}"
         part = replace(run, fold=fold, record_p=False, record_margins=False, evaluate_every=run.iterations)
         kept, held = fold_split(material.train.labels, fold, run.seed)
-        every = training_probabilities(part, carry_out(part, root), held_out=True)
+        folder, own = _same_data(part, root, carry_out)
+        every = training_probabilities(part, folder, held_out=True, material=own)
         probabilities[held] = every[len(kept) :]
     return Evidence(probabilities, f"out of {folds} folds with the settings of run {run.hash()}")
 
@@ -180,11 +181,11 @@ def by_threshold_samples(run: Run, root: Path, material: Material, *, carry_out:
     probabilities = np.zeros((n, num_classes))
     for number in (0, 1):
         part = replace(run, threshold_set=number, record_p=False, record_margins=True)
-        folder = carry_out(part, root)
+        folder, own = _same_data(part, root, carry_out)
         samples = threshold_rows(n, num_classes, number, run.seed)
         recorded = read_margins(folder).margins.astype(np.float64)
         threshold = np.percentile(area_under_margin(recorded[samples]), PERCENTILE)
-        of_classes = training_probabilities(part, folder)[:, :num_classes] + np.finfo(np.float64).tiny
+        of_classes = training_probabilities(part, folder, material=own)[:, :num_classes] + np.finfo(np.float64).tiny
         of_classes /= of_classes.sum(axis=1, keepdims=True)
         if margins is None:
             margins, judged = recorded - threshold, np.arange(n)
@@ -194,3 +195,10 @@ def by_threshold_samples(run: Run, root: Path, material: Material, *, carry_out:
         probabilities[judged] = of_classes[judged]
     origin = f"two runs with threshold samples and the settings of run {run.hash()}"
     return Evidence(probabilities, origin, margins=margins, threshold=0.0)
+
+
+def _same_data(run: Run, root: Path, carry_out: CarryOut) -> tuple[Path, Material]:
+    """The folder of a run, carried out now or before, and what it trains on, which must be what it was trained on."""
+    folder, material = carry_out(run, root), gather(run)
+    check_same_data(folder, material)
+    return folder, material
