@@ -33,6 +33,18 @@ def test_the_table_has_mean_and_spread(reweigh, tmp_path: Path) -> None:
     assert {summarise(folder).state for folder in tmp_path.iterdir()} == {"done"}
 
 
+def test_a_run_that_was_done_on_other_data_is_refused_before_any_begins(reweigh, tmp_path: Path) -> None:
+    table, line = tmp_path / "mine.csv", LINE.replace("digits", str(tmp_path / "mine.csv"))
+    rows = [f"{k % 7},{k % 3},{'ab'[k % 2]}" for k in range(60)]
+    table.write_text("\n".join(["x,y,label", *rows]))
+    assert reweigh(*line.split(), "--seeds", "0-1", "--runs", tmp_path / "runs").code == 0
+    table.write_text("\n".join(["x,y,label", *rows[1:], rows[0]]))
+    ended = reweigh(*line.split(), "--seeds", "1-2", "--runs", tmp_path / "runs")
+    assert ended.code == BAD_DATA
+    assert "it has changed since" in ended.stderr
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
 def test_a_diverged_run_is_told(reweigh, tmp_path: Path) -> None:
     ended = reweigh(*LINE.split(), "--seeds", "0,1", "--lr", "1e30", "--runs", tmp_path)
     assert ended.code == 0

@@ -56,17 +56,27 @@ def train(
         if "seed" in fields:
             raise ValueError("give either --seed or --seeds")
         several = [make_run(fields | {"seed": seed}, preset) for seed in read_seeds(seeds)]
+        for each in several:
+            is_done(each, runs)  # or a mean would be of runs on different data
         report_together(carry_out_together(several, runs, jobs, speed), as_json)
         return
     if jobs > 1:
         raise ValueError(f"--jobs {jobs} is for several runs: give --seeds, or reweigh resume --all")
     run = make_run(fields, preset)
-    if (runs / run.folder_name() / "result.json").exists():
-        from reweigh.run.material import check_same_data, gather
-
-        check_same_data(runs / run.folder_name(), gather(run))
+    if is_done(run, runs):
         say("this run is done already")
     report(carry_out_alone(run, runs, speed), as_json)
+
+
+def is_done(run: Run, root: Path) -> bool:
+    """Whether there is nothing left to do for a run; one that was done on other data or labels is refused."""
+    folder = root / run.folder_name()
+    if not (folder / "result.json").exists():
+        return False
+    from reweigh.run.material import check_same_data, gather
+
+    check_same_data(folder, gather(run))
+    return True
 
 
 def make_run(fields: dict[str, Any], preset: Preset | None = None) -> Run:
