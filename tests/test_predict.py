@@ -134,7 +134,7 @@ def test_a_table_of_numbers(tmp_path: Path) -> None:
         predict(model, tmp_path / "wide.npz")
     for value in (np.nan, 1e300):
         np.savez(tmp_path / "bad.npz", x=np.array([[0, 0], [0, value]]))
-        with pytest.raises(DataError, match="at example 1, feature 1 is not finite"):
+        with pytest.raises(DataError, match=r"bad\.npz: inputs: .* at example 1, feature 1 is not finite"):
             predict(model, tmp_path / "bad.npz")
     (tmp_path / "less.csv").write_text("x\n1\n")
     with pytest.raises(DataError, match="no column 'y'; there are 'x'"):
@@ -153,7 +153,7 @@ def test_a_model_without_a_run(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_refused(digits: Path, tmp_path: Path) -> None:
     def refused(name: str, why: str) -> None:
-        with pytest.raises(DataError, match=why):
+        with pytest.raises(DataError, match=f"{name}: .*{why}"):
             predict(digits, tmp_path / name)
 
     refused("nothing", "no such file or folder")

@@ -125,14 +125,17 @@ def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part, tupl
         inputs = files if card.kind == "files" else files.array(_image_size(path, card, run))
         if card.kind == "files":
             files.check()
-        return files.names, _part(inputs), empty
-    return tuple(str(i + 1) for i in range(len(inputs))), _part(inputs), empty
+        return files.names, _part(path, inputs), empty
+    return tuple(str(i + 1) for i in range(len(inputs))), _part(path, inputs), empty
 
 
-def _part(inputs: Inputs) -> Part:
+def _part(path: Path, inputs: Inputs) -> Part:
     if not len(inputs):
-        raise DataError("there is nothing to predict: no examples")
-    return Part(inputs, np.zeros(len(inputs), dtype=np.int64))
+        raise DataError(f"{path}: there is nothing to predict: no examples")
+    try:
+        return Part(inputs, np.zeros(len(inputs), dtype=np.int64))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def _files(path: Path) -> Files:
