@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,17 @@ from reweigh.methods.elr import ELR
 from reweigh.methods.pro_self_lc import ProSelfLC, own_trust
 
 MakeContext = Callable[..., Context]
+
+
+class Given(nn.Module):
+    """Logits as they are, whatever the inputs."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(logits)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.logits
 
 
 def test_elr_average_gradient_and_bound(make_context: MakeContext) -> None:
@@ -38,14 +50,6 @@ def test_elr_average_gradient_and_bound(make_context: MakeContext) -> None:
     untouched[batch.index] = False
     assert (method.t[untouched] == 0).all()
 
-    class Given(nn.Module):
-        def __init__(self, logits: Tensor) -> None:
-            super().__init__()
-            self.logits = nn.Parameter(logits)
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            return self.logits
-
     net = Given(logits.detach().clone())
     method.net = net
     before = method.t[batch.index].clone()
@@ -60,6 +64,23 @@ def test_elr_average_gradient_and_bound(make_context: MakeContext) -> None:
     for step in range(200):
         value = method.loss(batch, step)
     assert value.isfinite()
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("beta", [0.0, 0.257, 0.298, 0.7, 0.9])
+def test_elr_is_bounded_where_two_classes_are_certain_for_ever(
+    beta: float, half: bool, make_context: MakeContext
+) -> None:
+    context = replace(make_context(), num_classes=2)
+    method, batch = ELR(context, lam=3.0, beta=beta, half=half), context.batches.batch(0)
+    target = batch.target % 2
+    method.net = net = Given(100.0 * one_hot(target, 2).float())
+    for step in range(20):
+        value = method.loss(batch._replace(target=target), step)
+        assert value >= 3 * math.log(1e-4) - 0.01
+    value.backward()
+    assert net.logits.grad is not None
+    assert net.logits.grad.isfinite().all()
 
 
 def test_pro_self_lc_golden(make_context: MakeContext) -> None:

@@ -43,6 +43,7 @@ class ELR(Teaching):
         logits = at_least_float32(self.net(batch.inputs))
         p = logits.softmax(1)
         seen = p.detach().clamp(1e-4, 1 - 1e-4)
-        t = self.beta * self.t[batch.index] + (1 - self.beta) * seen / seen.sum(1, keepdim=True)
-        self.t[batch.index] = t.to(self.t.dtype)
+        t = self.beta * self.t[batch.index].to(p.dtype) + (1 - self.beta) * seen / seen.sum(1, keepdim=True)
+        # float16 would round 0.9999 to 1, and then the logarithm would have no bound
+        self.t[batch.index] = t.clamp_max(1 - torch.finfo(self.t.dtype).eps / 2).to(self.t.dtype)
         return functional.cross_entropy(logits, batch.target) + self.lam * (1 - (t * p).sum(1)).log().mean()
