@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from reweigh.methods import NAMES, Context, method_from
 from reweigh.spec import parse
@@ -151,6 +152,25 @@ def test_extreme_logits_give_finite_losses_and_gradients(text: str, make_context
     assert loss.isfinite()
     for parameter in method.trainable.parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("text", [text for text in METHODS if net_of(text) == "mlp-16"])
+def test_learns_from_rounded_logits_where_the_net_rounds_them(text: str, make_context: Callable[..., Context]) -> None:
+    context = make_context()
+    method: Any = method_from(parse(text), context)
+    caught: list[Tensor] = []
+    context.net.rounds_logits = True
+
+    def keep(module: nn.Module, inputs: object, logits: Tensor) -> None:
+        if logits.requires_grad:
+            logits.register_hook(caught.append)
+
+    context.net.classifier.register_forward_hook(keep)
+    step = context.total - 1  # past every warm-up
+    method.loss(context.batches.batch(step), step).backward()
+    assert caught
+    for gradient in caught:  # rounded on the way back, too
+        assert torch.equal(gradient, gradient.bfloat16().float())
 
 
 def test_randomness_is_the_runs_own(make_context: Callable[..., Context], train: Callable[..., None]) -> None:

@@ -92,6 +92,16 @@ def test_oim_remembers_in_the_order_of_the_batch_and_learns_from_what_it_knew() 
     torch.testing.assert_close(net.classifier(unit).shape, logits.shape)
 
 
+def test_oim_learns_from_rounded_logits_where_the_net_rounds_them() -> None:
+    net: CAENet = make("cae-linear", 3)
+    net.rounds_logits = True
+    oim = OIM("CAE", net, scale=3.0, momentum=0.5)
+    features, target = torch.randn(3, 128), torch.tensor([2, 0, 2])
+    oim.loss(features, target)
+    exact = net.classifier(features)
+    assert oim.loss(features, target).item() == functional.cross_entropy(exact.bfloat16().float(), target).item()
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_sets_hold_every_frame_and_one_label(size: int) -> None:
     target = torch.tensor([5, 1, 5, 5, 0, 1, 5])

@@ -9,6 +9,7 @@ from torch.nn import functional
 from reweigh.direction import at_least_float32
 from reweigh.methods.ldam import CosineLinear
 from reweigh.nets import Net
+from reweigh.nets.rounded import rounded
 from reweigh.spec.checks import number
 
 
@@ -33,13 +34,15 @@ class OIM:
             head = CosineLinear(old.in_features, old.out_features, number(0, above=True)(f"{name}'s scale", scale))
         self.head = head.to_empty(device=old.weight.device)
         self.head.weight.requires_grad_(False).zero_()
-        net.fc = self.head
+        self.net, net.fc = net, self.head
 
     def loss(self, features: Tensor, target: Tensor) -> Tensor:
         """The mean over features (B, F); then they join the table."""
         unit = functional.normalize(at_least_float32(features))
         with torch.autocast(unit.device.type, enabled=False):
             logits = self.head.scale * unit @ self.head.weight.clone().T  # a copy: it changes before the backward pass
+        if self.net.rounds_logits:
+            logits = rounded(logits)
         self.remember(unit.detach(), target)
         return functional.cross_entropy(logits, target)
 

@@ -14,7 +14,7 @@ from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
 from reweigh.methods.protocol import Context
 from reweigh.methods.teaching import Teaching, alike, row_losses
-from reweigh.nets import Net, classify
+from reweigh.nets import Net
 from reweigh.spec.checks import number
 
 
@@ -62,7 +62,7 @@ class OSMCAA(Teaching):
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         h = self.body.features(batch.inputs)
-        own = row_losses(classify(self.body.classifier, self.body.dropout(h)), batch.target).mean()
+        own = row_losses(self.body.classified(h), batch.target).mean()
         unit = functional.normalize(at_least_float32(h))
         a = attention(unit.detach(), batch.target, self.body.classifier.weight.detach(), self.temperature)
         positive, negative = pair_losses(unit, batch.target, a, self.alpha, self.sigma)

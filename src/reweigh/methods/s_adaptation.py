@@ -12,7 +12,7 @@ from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
 from reweigh.methods.protocol import Context
 from reweigh.methods.teaching import Teaching, logits_of, row_losses, starting_epoch
-from reweigh.nets import Net, classify
+from reweigh.nets import Net
 from reweigh.spec.checks import integer, number, one_of
 
 
@@ -86,7 +86,7 @@ class SAdaptation(Teaching):
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         h = self.body.features(batch.inputs)
-        logits = classify(self.body.classifier, self.body.dropout(h))
+        logits = self.body.classified(h)
         plain = row_losses(logits, batch.target)
         if self.warming(step):
             return plain.mean()

@@ -55,7 +55,11 @@ class Net(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, (N, C)."""
-        logits = classify(self.fc, self.dropout(self.features(x)))
+        return self.classified(self.features(x))
+
+    def classified(self, features: Tensor) -> Tensor:
+        """Logits, (N, C), of the penultimate layer: for who reads both."""
+        logits = classify(self.fc, self.dropout(features))
         return rounded(logits) if self.rounds_logits else logits
 
     def initialise(self, generator: torch.Generator) -> None:
