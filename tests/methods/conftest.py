@@ -82,12 +82,15 @@ def make_method(make_context: Callable[..., Context]) -> Callable[..., Any]:
 
 @pytest.fixture
 def train() -> Callable[..., None]:
-    """Run iterations [start, stop) as the training loop does."""
+    """Run iterations [start, stop) as the training loop does, `low` in bfloat16."""
 
-    def run(method: Method, optimiser: torch.optim.Optimizer, context: Context, start: int, stop: int) -> None:
+    def run(
+        method: Method, optimiser: torch.optim.Optimizer, context: Context, start: int, stop: int, low: bool = False
+    ) -> None:
         for step in range(start, stop):
             method.trainable.train()
-            loss = method.loss(context.batches.batch(step), step)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+                loss = method.loss(context.batches.batch(step), step)
             assert loss.ndim == 0
             assert loss.isfinite()
             optimiser.zero_grad()

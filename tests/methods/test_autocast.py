@@ -64,3 +64,13 @@ def test_a_generator_is_pretrained_as_without_it(make_method: Make) -> None:
             method.begin()
         found.append(torch.cat([parameter.flatten() for parameter in method.generator.parameters()]))
     assert torch.equal(*found)
+
+
+def test_the_dimension_before_training_is_taken_as_all_later_ones(make_method: Make) -> None:
+    found = []
+    for within in (False, True):
+        method = make_method("D2L(start=0, k=5)")
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=within):
+            method.loss(method.context.batches.batch(0), 0)
+        found.append(method.dimensions)
+    assert found[0] == found[1]

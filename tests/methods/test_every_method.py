@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from reweigh.methods import NAMES, Context, method_from
 from reweigh.spec import parse
@@ -55,6 +56,7 @@ METHODS = [
     "CAE(frames=4)",
 ]
 NETS = {"DRSA": "drsa2-resnet20", "CAE": "cae-mlp-16"}  # those that need a net of their own
+OF_ANY_NET = [text for text in METHODS if parse(text).name not in NETS]
 
 
 def net_of(text: str) -> str:
@@ -154,7 +156,23 @@ def test_extreme_logits_give_finite_losses_and_gradients(text: str, make_context
         assert parameter.grad is None or parameter.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("text", [text for text in METHODS if net_of(text) == "mlp-16"])
+@pytest.mark.parametrize("text", OF_ANY_NET)
+def test_in_bfloat16_is_the_body_of_the_net_and_nothing_else(
+    text: str, make_context: Callable[..., Context], train: Callable[..., None]
+) -> None:
+    """A linear model has no body; weights, channels, and gradients that a method takes itself are in float32."""
+    ends = []
+    for low in (False, True):
+        context = make_context(net="linear")
+        method = method_from(parse(text), context)
+        optimiser = torch.optim.SGD(method.trainable.parameters(), lr=0.05)
+        train(method, optimiser, context, 0, 3 * context.epoch + 1, low)  # past every warm-up
+        ends.append(tree_leaves([method.trainable.state_dict(), method.predictor.state_dict(), method.state_dict()]))
+    for exact, found in zip(*ends, strict=True):
+        assert torch.equal(exact, found) if isinstance(exact, Tensor) else exact == found
+
+
+@pytest.mark.parametrize("text", OF_ANY_NET)
 def test_learns_from_rounded_logits_where_the_net_rounds_them(text: str, make_context: Callable[..., Context]) -> None:
     context = make_context()
     method: Any = method_from(parse(text), context)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from reweigh.batches import Batch
-from reweigh.methods.teaching import row_losses
+from reweigh.methods.teaching import backwards, row_losses
 
 
 def alignments(losses: Tensor, parameters: Sequence[Tensor], direction: Sequence[Tensor]) -> Tensor:
@@ -18,10 +18,11 @@ def alignments(losses: Tensor, parameters: Sequence[Tensor], direction: Sequence
     With G(ε) = ∇ Σ ε_i l_i, which is linear in ε, u = ∂ <G(ε), direction> / ∂ε.
     """
     epsilon = torch.zeros_like(losses, requires_grad=True)
-    gradients = torch.autograd.grad((epsilon * losses).sum(), parameters, create_graph=True, allow_unused=True)
-    pairs = zip(gradients, direction, strict=True)
-    total = torch.stack([(g * d).sum() for g, d in pairs if g is not None]).sum()
-    (u,) = torch.autograd.grad(total, epsilon, retain_graph=True)
+    with backwards(losses):
+        gradients = torch.autograd.grad((epsilon * losses).sum(), parameters, create_graph=True, allow_unused=True)
+        pairs = zip(gradients, direction, strict=True)
+        total = torch.stack([(g * d).sum() for g, d in pairs if g is not None]).sum()
+        (u,) = torch.autograd.grad(total, epsilon, retain_graph=True)
     return u
 
 
@@ -30,7 +31,9 @@ def trusted_gradient(net: nn.Module, parameters: Mapping[str, Tensor], batch: Ba
     at = {name: tensor.detach().requires_grad_() for name, tensor in parameters.items()}
     buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}
     logits = functional_call(net, (at, buffers), (batch.inputs,))
-    gradients = torch.autograd.grad(row_losses(logits, batch.target).mean(), list(at.values()), allow_unused=True)
+    loss = row_losses(logits, batch.target).mean()
+    with backwards(loss):
+        gradients = torch.autograd.grad(loss, list(at.values()), allow_unused=True)
     return [
         torch.zeros_like(tensor) if gradient is None else gradient
         for tensor, gradient in zip(at.values(), gradients, strict=True)

@@ -83,7 +83,8 @@ class D2L(Teaching):
     def dimension(self, epoch: int) -> float:
         """The mean LID of a fresh sample of training images."""
         images = self.sample(epoch)
-        with evaluating(self.net):
+        # without autocast, under which the first epoch begins and no other does
+        with evaluating(self.net), torch.autocast(images.device.type, enabled=False):
             found = [
                 intrinsic_dimension(self.body.features(part), self.k)
                 for part in torch.split(images, _SIZE)

@@ -23,7 +23,7 @@ from reweigh.methods.structure import (
     pretrain,
     softened,
 )
-from reweigh.methods.teaching import Teaching, logits_of, row_losses, starting_epoch
+from reweigh.methods.teaching import Teaching, backwards, logits_of, row_losses, starting_epoch
 from reweigh.spec.checks import integer, number, one_of
 from reweigh.streams import generator
 
@@ -107,7 +107,9 @@ class Masking(Teaching):
         through = channel_losses(self.net(batch.inputs), log_s, batch.target).mean()
         self.rms_g.zero_grad()
         self.rms_d.zero_grad()  # or a captured step would for ever add to gradients that are dropped below
-        (through - self.critic(softened(log_s.exp()))).backward()
+        fooling = through - self.critic(softened(log_s.exp()))
+        with backwards(fooling):
+            fooling.backward()
         self.rms_g.step()
         torch.clear_autocast_cache()  # of the weights as they were before
         with torch.no_grad():
@@ -120,9 +122,10 @@ class Masking(Teaching):
     def criticise(self, structure: Tensor) -> None:
         """One step of the critic."""
         self.rms_d.zero_grad()
-        (self.critic(structure) - self.critic(self.mask[None])).backward()
+        telling = self.critic(structure) - self.critic(self.mask[None])
+        with backwards(telling):
+            telling.backward()
         self.rms_d.step()
-        torch.clear_autocast_cache()
         if self.clip is not None:
             with torch.no_grad():
                 for parameter in self.critic.parameters():
@@ -130,10 +133,9 @@ class Masking(Teaching):
 
     def begin(self) -> None:
         """Estimate the channel, teach it to the generator, and start the average at the present weights."""
-        logits, target, _ = logits_of(self.net, self.context.batches.evaluation())
-        matrix = confusion(logits, target) if self.estimate == "confusion" else anchors(logits)
-        # not under autocast, which would keep its copies of the first weights
-        with torch.autocast(self.context.device.type, enabled=False):
+        with torch.autocast(self.context.device.type, enabled=False):  # an iteration asked for it, but it is none
+            logits, target, _ = logits_of(self.net, self.context.batches.evaluation())
+            matrix = confusion(logits, target) if self.estimate == "confusion" else anchors(logits)
             pretrain(self.generator, matrix, generator(self.context.seed, "masking pretraining"), self.pretrain)
         self.mean_net.load_state_dict(self.net.state_dict())
         self.begun = True

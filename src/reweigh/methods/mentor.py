@@ -64,13 +64,14 @@ class Mentor(nn.Module):
         self.out, self.out_bias = normal(1, 20), nn.Parameter(torch.zeros(1))
 
     def forward(self, loss: Tensor, delta: Tensor, epoch: Tensor) -> Tensor:
-        """Logits of v, (M,)."""
+        """Logits of v, (M,), in float32, autocast or not."""
         seen = torch.stack((loss, delta, torch.zeros_like(loss)), 1)  # the third input is the state, 0 at the start
-        gates = torch.einsum("mi,dgi->dmg", seen, self.gates) + self.gate_bias[:, None]
-        cells = gates[..., 0].sigmoid() * gates[..., 1].tanh()
-        parts = (self.label[:1].expand(len(loss), -1), self.epochs[epoch], cells.T)
-        hidden = functional.linear(torch.cat(parts, 1), self.hidden, self.hidden_bias).tanh()
-        return functional.linear(hidden, self.out, self.out_bias).squeeze(1)
+        with torch.autocast(loss.device.type, enabled=False):
+            gates = torch.einsum("mi,dgi->dmg", seen, self.gates) + self.gate_bias[:, None]
+            cells = gates[..., 0].sigmoid() * gates[..., 1].tanh()
+            parts = (self.label[:1].expand(len(loss), -1), self.epochs[epoch], cells.T)
+            hidden = functional.linear(torch.cat(parts, 1), self.hidden, self.hidden_bias).tanh()
+            return functional.linear(hidden, self.out, self.out_bias).squeeze(1)
 
 
 def predefined_rows(generator: torch.Generator, size: int = 100_000) -> Rows:

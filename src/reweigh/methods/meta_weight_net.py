@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from reweigh.batches import Batch
 from reweigh.methods.alignment import alignments, trained, trusted_gradient
 from reweigh.methods.protocol import Context
-from reweigh.methods.teaching import Teaching, alike, counts_for, row_losses
+from reweigh.methods.teaching import Teaching, alike, backwards, counts_for, row_losses
 from reweigh.methods.trusted import Planned, trusted_batches
 from reweigh.spec.checks import flag, integer, number
 from reweigh.streams import generator
 
 
 class WeightNet(nn.Module):
-    """V(l): 1 - hidden ReLU - 1 sigmoid.
+    """V(l): 1 - hidden ReLU - 1 sigmoid, in float32, autocast or not.
 
     Args:
         hidden: units.
@@ -35,7 +35,8 @@ class WeightNet(nn.Module):
 
     def forward(self, losses: Tensor) -> Tensor:
         """(B,) weights in (0, 1)."""
-        v: Tensor = self.layers(losses[:, None].float())
+        with torch.autocast(losses.device.type, enabled=False):
+            v: Tensor = self.layers(losses[:, None].float())
         return v.squeeze(1)
 
 
@@ -96,9 +97,10 @@ class MetaWeightNet(Teaching):
         v = self.V(losses.detach())
         share = v / v.sum() if self.normalise else v / len(v)
         parameters = trained(self.net)
-        gradients = torch.autograd.grad(
-            (share.detach() * losses).sum(), list(parameters.values()), retain_graph=True, allow_unused=True
-        )
+        with backwards(losses):
+            gradients = torch.autograd.grad(
+                (share.detach() * losses).sum(), list(parameters.values()), retain_graph=True, allow_unused=True
+            )
         ahead = {
             name: parameter if gradient is None else parameter - self.inner_lr * gradient
             for (name, parameter), gradient in zip(parameters.items(), gradients, strict=True)
@@ -106,9 +108,9 @@ class MetaWeightNet(Teaching):
         direction = trusted_gradient(self.net, ahead, clean)
         u = alignments(losses, list(parameters.values()), direction)
         self.optimiser.zero_grad()
-        (-self.inner_lr * (u * share).sum()).backward()
+        with backwards(losses):
+            (-self.inner_lr * (u * share).sum()).backward()
         self.optimiser.step()
-        torch.clear_autocast_cache()  # of V's weights as they were before
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         losses = row_losses(logits, target)

@@ -40,7 +40,8 @@ class Channel(nn.Module):
         bias = self.start + self.change
         if self.U is None:
             return bias.log_softmax(-1)
-        own = at_least_float32(features) @ self.U.T
+        with torch.autocast(features.device.type, enabled=False):
+            own = at_least_float32(features) @ self.U.T
         return (bias + own.reshape(-1, *bias.shape)).log_softmax(-1)
 
 

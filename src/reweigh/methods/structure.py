@@ -48,9 +48,10 @@ class Generator(nn.Module):
         )
 
     def forward(self, noise: Tensor) -> Tensor:
-        """(B, C, C) logarithms."""
-        raw: Tensor = self.layers(noise)
-        return raw.reshape(-1, self.classes, self.classes).log_softmax(-1)
+        """(B, C, C) logarithms, in float32, autocast or not."""
+        with torch.autocast(noise.device.type, enabled=False):
+            raw: Tensor = self.layers(noise)
+            return raw.reshape(-1, self.classes, self.classes).log_softmax(-1)
 
 
 class Critic(nn.Module):
@@ -66,9 +67,10 @@ class Critic(nn.Module):
         self.layers = nn.Sequential(layer(classes**2, 20, draws), nn.Sigmoid(), layer(20, 1, draws))
 
     def forward(self, matrices: Tensor) -> Tensor:
-        """The mean score of (B, C, C)."""
-        scores: Tensor = self.layers(matrices.flatten(-2))
-        return scores.mean()
+        """The mean score of (B, C, C), in float32, autocast or not."""
+        with torch.autocast(matrices.device.type, enabled=False):
+            scores: Tensor = self.layers(matrices.flatten(-2))
+            return scores.mean()
 
 
 def draw_noise(size: int, draws: torch.Generator, device: torch.device) -> Tensor:

@@ -94,6 +94,11 @@ def without_gradients() -> Iterator[None]:
     torch.clear_autocast_cache()
 
 
+def backwards(loss: Tensor) -> torch.autocast:
+    """For backward passes within an iteration: not under autocast, which would round what they multiply."""
+    return torch.autocast(loss.device.type, enabled=False)
+
+
 @contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
     """No gradients, and the net in evaluation mode, for as long as the block lasts."""
