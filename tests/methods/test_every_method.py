@@ -156,6 +156,17 @@ def test_extreme_logits_give_finite_losses_and_gradients(text: str, make_context
         assert parameter.grad is None or parameter.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("text", METHODS)
+def test_asks_the_whole_net_or_says_that_it_does_not(text: str, make_context: Callable[..., Context]) -> None:
+    """What is compiled is the call of the net."""
+    context = make_context(net=net_of(text))
+    method, calls = method_from(parse(text), context), []
+    context.net.register_forward_hook(lambda module, inputs, output: calls.append(output.requires_grad))
+    step = context.total - 1  # past every warm-up
+    method.loss(context.batches.batch(step), step)
+    assert any(calls) != getattr(method, "reads_features", False)
+
+
 @pytest.mark.parametrize("text", OF_ANY_NET)
 def test_in_bfloat16_is_the_body_of_the_net_and_nothing_else(
     text: str, make_context: Callable[..., Context], train: Callable[..., None]

@@ -17,13 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from finished import learnt
-from reweigh.batches import Resident, Shuffled
+from reweigh.batches import Resident
 from reweigh.record import read_header
 from reweigh.run import Interrupted, Speed, Update, execute
 from reweigh.spec import Run
-from reweigh.train.captured import Captured, fastest, give_velocities, looking, usable
+from reweigh.train.captured import give_velocities, looking
 from reweigh.train.evaluate import at_once, look
-from reweigh.train.loop import Eager
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 PLAIN = Speed(capture=False, kernels=False, compile=False)
@@ -190,24 +189,6 @@ def test_a_net_in_three_modes_is_captured_in_bfloat16(tmp_path: Path, compiled: 
 # What can be seen without a GPU
 
 
-def eager_of(method: Any, optimiser: torch.optim.Optimizer) -> Eager:
-    batches = Resident(np.zeros((8, 2), np.float32), np.arange(8) % 2, order=Shuffled(8, 4, 0))
-    batches.device = torch.device("cuda")  # as far as the choice is concerned
-    settings: dict[str, Any] = {"total": 10, "learning_rate": lambda step: 0.1, "autocast": nullcontext}
-    return Eager(method, batches, optimiser, **settings)
-
-
-def test_second_derivatives_are_torchs_own() -> None:
-    net = nn.Linear(2, 2)
-    kind = type("Twice", (), {"differentiates_twice": True, "capture_key": lambda self, step: None, "trainable": net})
-    eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
-    iteration, note = fastest(eager, Speed(compile=True))
-    assert isinstance(iteration, Captured)
-    assert note == "not compiled, without own convolutions: Twice differentiates twice"
-    assert usable(eager, Speed(compile=True)) == (Speed(True, False, False), note)
-    assert fastest(eager, Speed(kernels=False, compile=False))[1] is None
-
-
 @pytest.mark.parametrize("used", [Speed(True, False, False), Speed(False, True, True)])
 def test_a_record_says_what_was_used_not_what_was_asked_for(
     used: Speed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -216,15 +197,6 @@ def test_a_record_says_what_was_used_not_what_was_asked_for(
     run = Run(data="digits", net="mlp-8", weighting="CCE", iterations=2, evaluate_every=2, device="cpu")
     told = read_header(execute(run, tmp_path)).environments[-1]
     assert told.items() >= used.described().items()
-
-
-def test_a_method_says_itself_why_it_is_not_captured() -> None:
-    net = nn.Linear(2, 2)
-    kind = type("Video", (), {"uncaptured": "Video sorts frames", "trainable": net, "predictor": net})
-    eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
-    assert fastest(eager, Speed(False, False, False))[1] is None
-    assert fastest(eager, Speed(True, False, False))[1] == "not captured: Video sorts frames"
-    assert usable(eager, Speed(True, True, True))[0] == Speed(False, True, True)
 
 
 def test_a_parameter_may_start_to_learn_later() -> None:

@@ -34,6 +34,7 @@ class CAE(Teaching):
         scale, momentum: of OIM.
     """
 
+    reads_features: ClassVar[bool] = True
     uncaptured: ClassVar[str] = "CAE counts the frames of every label in a batch on the host"
 
     def __init__(

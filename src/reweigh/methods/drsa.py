@@ -31,6 +31,7 @@ class DRSA(Teaching):
         scale, momentum: of OIM.
     """
 
+    reads_features: ClassVar[bool] = True
     uncaptured: ClassVar[str] = "DRSA counts the frames of every label in a batch on the host"
 
     def __init__(

@@ -6,6 +6,8 @@ see `OSMCAA`.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -40,6 +42,7 @@ class OSMCAA(Teaching):
     """
 
     capture_key = alike
+    reads_features: ClassVar[bool] = True
 
     def __init__(
         self,

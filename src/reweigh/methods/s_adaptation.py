@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +59,8 @@ class SAdaptation(Teaching):
         noise: rate of the start without a warm-up.
         top: keep only this many given labels in each row of the start; None keeps all.
     """
+
+    reads_features: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ class Teaching:
 
     A method takes part in the capture of iterations as one graph (`reweigh.train.captured`) by `capture_key(step)`, and
     where the host decides anything from step to step, by `prepare(step, size)`. One that can't may say why:
-    `uncaptured`.
+    `uncaptured`. The net is compiled as a whole: one that calls its parts instead says so, `reads_features`.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()

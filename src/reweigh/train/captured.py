@@ -88,6 +88,10 @@ def usable(eager: Eager, speed: Speed, obstacle: str | None = None) -> tuple[Spe
     if getattr(eager.method, "differentiates_twice", False) and (speed.kernels or speed.compile):
         speed = replace(speed, kernels=False, compile=False)  # of neither torch knows a second derivative
         note = f"not compiled, without own convolutions: {type(eager.method).__name__} differentiates twice"
+    elif getattr(eager.method, "reads_features", False) and speed.compile:
+        speed = replace(speed, compile=False)
+        name = type(eager.method).__name__
+        note = f"not compiled: {name} reads the features of the net, and what is compiled is the whole of it"
     why = (obstacle or _obstacle(eager)) if speed.capture else None
     return (speed, note) if why is None else (replace(speed, capture=False), f"not captured: {why}")
 
@@ -100,7 +104,7 @@ def fastest(eager: Eager, speed: Speed, obstacle: str | None = None) -> tuple[Ca
     if speed.kernels:
         use_small_convolutions(eager.method.trainable)
     if speed.compile:
-        compile_net(eager.method.predictor)
+        compile_net(taught(eager.method.trainable))
     return Captured(eager) if speed.capture else eager, note
 
 
@@ -117,6 +121,11 @@ def _obstacle(eager: Eager) -> str | None:
         unknown = f"{type(eager.method).__name__} decides on the host what to learn from"
         return str(getattr(eager.method, "uncaptured", unknown))
     return None
+
+
+def taught(trainable: nn.Module) -> nn.Module:
+    """The net, without what learns beside it; not who predicts, which may be an average."""
+    return next(trainable.children()) if isinstance(trainable, nn.ModuleList | nn.ModuleDict) else trainable
 
 
 def give_velocities(optimiser: torch.optim.Optimizer) -> None:
