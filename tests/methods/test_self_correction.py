@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
+from torch.nn.functional import cross_entropy, one_hot
 
 from reweigh.methods import Context
 from reweigh.methods.elr import ELR
@@ -98,6 +98,14 @@ def test_pro_self_lc_golden(make_context: MakeContext) -> None:
         for parameter in context.net.parameters():
             parameter.zero_()
     torch.testing.assert_close(ProSelfLC(context).loss(batch, 10), torch.tensor(math.log(4)))
+
+
+def test_pro_self_lc_with_a_sudden_turn(make_context: MakeContext) -> None:
+    context = make_context()
+    method, batch = ProSelfLC(context, B=1e9), context.batches.batch(0)
+    torch.testing.assert_close(method.loss(batch, 0), cross_entropy(context.net(batch.inputs), batch.target))
+    p = torch.tensor([[0.7, 0.2, 0.1]])
+    assert [own_trust(p.log(), time, 1e9).item() for time in (0.499, 0.501)] == pytest.approx([0, 0.270153], abs=1e-6)
 
 
 def test_pro_self_lc_detach_is_another_method(make_context: MakeContext) -> None:

@@ -126,6 +126,7 @@ def test_ohem_drops_the_easy_and_meets_the_noise(make_method: Make) -> None:
     assert (gradient[~kept] == 0).all()
     torch.testing.assert_close(gradient[kept], 2 * cce_gradient(logits, batch.target)[kept])
     assert len(OHEM(method.context, keep=0.3).hardest(torch.arange(10.0))) == 3
+    assert OHEM(method.context, keep=1e-12).hardest(torch.arange(10.0)).tolist() == [9]
     # a model that knows the truth finds the wrong labels hard
     generator = torch.Generator().manual_seed(0)
     truth = torch.randint(4, (400,), generator=generator)

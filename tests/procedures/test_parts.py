@@ -166,6 +166,12 @@ def test_a_curriculum_from_one_is_shuffling() -> None:
     assert paced(range(0)).shape == (0, 7)
 
 
+def test_of_every_class_one_is_in() -> None:
+    order = Paced(np.array([3.0, 1.0, 2.0, 0.0]), np.array([0, 0, 1, 1]), 2, 0, lambda step: 1e-12)
+    assert order.visible(0).tolist() == [False, True, False, True]
+    assert set(order(range(4)).flatten().tolist()) == {1, 3}
+
+
 @pytest.mark.parametrize("pacing", ["linear", "exponential", "step"])
 def test_what_is_in_grows_class_by_class(pacing: str) -> None:
     rng = np.random.default_rng(0)

@@ -120,7 +120,7 @@ class Paced:
 
     def visible(self, step: int) -> NDArray[np.bool_]:
         """(N,) which examples are in; at least one of every class."""
-        allowed = np.ceil(self.fraction(step) * self.size - 1e-9)
+        allowed = np.maximum(1, np.ceil(self.fraction(step) * self.size - 1e-9))
         return np.asarray(self.rank < allowed)
 
     def __call__(self, steps: range) -> Tensor:

@@ -32,7 +32,7 @@ class OHEM(Teaching):
 
     def hardest(self, losses: Tensor) -> Tensor:
         """The indices of the K largest, the earlier of equals first."""
-        k = math.ceil(self.keep * len(losses) - 1e-9)
+        k = max(1, math.ceil(self.keep * len(losses) - 1e-9))
         return losses.detach().argsort(descending=True, stable=True)[:k]
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:

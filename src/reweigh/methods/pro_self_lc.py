@@ -66,4 +66,4 @@ def certainty(log_p: Tensor) -> Tensor:
 
 def inverse_growth(time: float, B: float, transit: float) -> float:
     """1 / g(t)."""
-    return 1 + math.exp(-B * (time - transit))
+    return 1 + math.exp(min(700.0, -B * (time - transit)))  # Python's exp refuses what is larger
