@@ -142,6 +142,35 @@ def test_modes_of_published_losses(weighting: reweigh.Weighting, expected: float
     assert weighting.mode == pytest.approx(expected, abs=6e-4)
 
 
+@pytest.mark.parametrize(
+    ("classes", "weighting", "expected"),
+    [
+        *((10, MAE(), 0.10), (10, MSE(), 0.18), (10, GCE(0.7), 0.20), (10, reweigh.SL(0.1, 9.21), 1.02)),
+        *((10, reweigh.AGCE(0.6, 0.6), 0.12), (10, reweigh.AUL(5.5, 3.0), 2.9)),
+        *((10, reweigh.ForwardSymmetric(0.4, 10), 0.56), (100, reweigh.ForwardSymmetric(0.4, 100), 0.60)),
+        *((100, MAE(), 0.010), (100, MSE(), 0.020), (100, GCE(0.7), 0.040), (100, reweigh.SL(6, 0.921), 6.0)),
+        (100, reweigh.AGCE(0.6, 0.6), 0.012),
+    ],
+    ids=str,
+)
+def test_the_first_step_relative_to_cce(classes: int, weighting: reweigh.Weighting, expected: float) -> None:
+    """m at p = 1/C, which decides whether training starts at all."""
+    assert weighting(1 / classes) / CCE()(1 / classes) == pytest.approx(expected, rel=0.05)
+
+
+def test_symmetric_cross_entropy_is_clip_and_log() -> None:
+    """As the published program has it: labels clipped at 1e-4, natural logarithms."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(64, 10, generator=generator, dtype=torch.float64, requires_grad=True)
+    target = torch.randint(10, (64,), generator=generator)
+    label = torch.nn.functional.one_hot(target, 10).double().clamp(1e-4, 1)
+    reverse = -(logits.softmax(1) * label.log()).sum(1)
+    published = 0.1 * torch.nn.functional.cross_entropy(logits, target) + reverse.mean()
+    (expected,) = torch.autograd.grad(published, logits)
+    (found,) = torch.autograd.grad(reweigh.Criterion(reweigh.SL(0.1, -math.log(1e-4)))(logits, target), logits)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-14)
+
+
 def test_integrals_of_published_losses() -> None:
     assert integral(reweigh.Focal(2.0)).item() == pytest.approx(0.861, abs=5e-4)
     assert integral(reweigh.Focal(3.0, detach=True)).item() == pytest.approx(2 / 5, rel=1e-12)

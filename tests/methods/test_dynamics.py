@@ -68,6 +68,28 @@ def test_bootstrapped_mixup_limits() -> None:
     torch.testing.assert_close(spread(logits), (0.25 * (0.25 / p).log()).sum())
 
 
+@pytest.mark.parametrize("hard", [True, False])
+def test_dynamic_bootstrap_by_hand(hard: bool, make_context: MakeContext) -> None:
+    context = make_context()
+    method = MDYRH(context, warm_up=1) if hard else MDDYRSH(context, warm_up=1, soft_from=1, cooling=3)
+    method.epoch_end(0)
+    step = 2 * context.epoch  # the second epoch of bootstrapping: the temperature has fallen to 0.5005
+    batch = context.batches.batch(step)
+    x, y = batch.inputs, one_hot(batch.target, 4).double()
+    share, order = method.draw(len(x), step)
+    with torch.no_grad():
+        before = context.net(x).double()
+        z = (before.argmax(1)[:, None] == torch.arange(4)).double() if hard else (before / 0.5005).softmax(1)
+        w = method.wrong(batch).double()[:, None]
+        part = share if hard else (1 - w) / ((1 - w) + (1 - w[order]))
+        log_p = context.net((part * x + (1 - part) * x[order]).float()).double().log_softmax(1)
+        q = (1 - w) * y + w * z
+        labels = share * q + (1 - share) * q[order] if hard else (q + q[order]) / 2
+        regular = (0.25 * (0.25 / log_p.exp().mean(0)).log()).sum()
+        expected = -(labels * log_p).sum(1).mean() + regular
+    assert method.loss(batch, step).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
 def test_dynamic_bootstrap_schedule(make_context: MakeContext) -> None:
     context = make_context()
     method = MDYRH(context, warm_up=2)

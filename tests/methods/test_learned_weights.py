@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from reweigh.batches import Batch
 from reweigh.methods import Context
@@ -63,6 +63,21 @@ def test_learning_to_reweight_trusts_what_agrees_with_the_trusted() -> None:
     assert (w[2:] == 0).all()
     assert (w[:2] > 0).all()
     assert w.sum().item() == pytest.approx(1)
+
+
+def test_a_trusted_example_among_the_others_counts_most() -> None:
+    net = build("linear", 3, 4, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.zero_()  # so that all gradients are equally long, where the inputs are
+    generator = torch.Generator().manual_seed(1)
+    x = normalize(torch.randn(8, 4, generator=generator))
+    y = torch.randint(3, (8,), generator=generator)
+    for i in range(8):
+        clean = Batch(x[i : i + 1], y[i : i + 1], torch.arange(1))
+        losses = cross_entropy(net(x), y, reduction="none")
+        w = shares(alignments(losses, list(trained(net).values()), trusted_gradient(net, trained(net), clean)))
+        assert w.argmax() == i
 
 
 def test_running_statistics_ignore_the_trusted_batch() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
 from reweigh.methods import Context
 from reweigh.methods.mentor import Mentor, predefined, predefined_rows, train_mentor
@@ -45,6 +45,21 @@ def test_mentor_net_divides_by_the_batch(make_context: MakeContext) -> None:
     kept = (losses <= method.pace.age).float()
     assert 16 <= kept.sum() <= 17
     torch.testing.assert_close(value, (kept * losses).sum() / 32)
+
+
+@pytest.mark.parametrize("mentor", ["formula", "net"])
+def test_what_reaches_the_logits_is_weighted_and_nothing_else(make_context: MakeContext, mentor: str) -> None:
+    context = make_context(net="linear", total=100)
+    method = MentorNetPD(context, mentor=mentor, mentor_steps=20)
+    batch = context.batches.batch(0)
+    method.loss(batch, 95).backward()
+    with torch.no_grad():
+        logits = context.net(batch.inputs)
+        losses = cross_entropy(logits, batch.target, reduction="none")
+        v = method.v(losses, 95) * method.draw(95, 32)[0]
+        given = v[:, None] / 32 * (logits.softmax(1) - one_hot(batch.target, 4))
+    assert 0 < (v > 0).sum() < 32
+    torch.testing.assert_close(context.net.classifier.weight.grad, given.T @ batch.inputs, atol=1e-7, rtol=1e-4)
 
 
 def test_a_mentor_learns_the_curriculum() -> None:

@@ -1,4 +1,4 @@
-"""ELR and ProSelfLC: targets from the model's own predictions."""
+"""ELR, ProSelfLC and ANL: targets from the model's own predictions, and a penalty."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
+from reweigh.losses import ANL_CE
 from reweigh.methods import Context
+from reweigh.methods.anl import ANL
 from reweigh.methods.elr import ELR
 from reweigh.methods.pro_self_lc import ProSelfLC, own_trust
 
@@ -115,3 +117,11 @@ def test_pro_self_lc_detach_is_another_method(make_context: MakeContext) -> None
         ProSelfLC(context, detach=detach).loss(context.batches.batch(0), context.total - 1).backward()
         gradients.append(context.net.classifier.weight.grad)
     assert not torch.allclose(gradients[0], gradients[1])
+
+
+def test_anl_is_its_loss_and_the_size_of_the_weights(make_context: MakeContext) -> None:
+    context = make_context()
+    batch = context.batches.batch(0)
+    size = sum(parameter.abs().sum() for parameter in context.net.parameters())
+    expected = ANL_CE(5, 2)(context.net(batch.inputs), batch.target) + 1e-3 * size
+    torch.testing.assert_close(ANL(context, 5, 2, 1e-3).loss(batch, 0), expected)
