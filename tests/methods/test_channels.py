@@ -57,6 +57,11 @@ def test_channel_starts_from_the_confusion(make_context: MakeContext) -> None:
 def test_sparse_channel_and_complex_size(make_context: MakeContext) -> None:
     rows = log_channel(THETA, 2).log_softmax(1).exp()
     assert (rows[1] > 0).sum() == 2
+    tied = torch.tensor([[0.6, 0.0, 0.4, 0.0], [0.0, 1.0, 0.0, 0.0], [0.1, 0.1, 0.7, 0.1], [0.25, 0.25, 0.25, 0.25]])
+    for top in (1, 2, 3, 4):
+        assert (log_channel(tied, top) > -100).sum(1).tolist() == [top] * 4
+    kept = torch.tensor([[0.6, 0.0, 0.4, 0.0], [0.0, 1.0, 0.0, 0.0], [0.1, 0.0, 0.7, 0.0], [0.25, 0.25, 0.0, 0.0]])
+    torch.testing.assert_close(log_channel(tied, 2).exp(), kept, atol=1e-7, rtol=0)
     method = SAdaptation(make_context(), "complex", warm_up=0)
     extra = sum(parameter.numel() for parameter in method.channel.parameters())
     assert extra == 4 * 4 * (16 + 1)

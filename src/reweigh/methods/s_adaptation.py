@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from typing import ClassVar
 
@@ -132,6 +131,6 @@ def rows_of(counts: Tensor) -> Tensor:
 
 
 def log_channel(matrix: Tensor, top: int) -> Tensor:
-    """log(M + 1e-8), all but the `top` largest entries of a row made impossible."""
-    floor = matrix.topk(top).values[:, -1:]
-    return (matrix + 1e-8).log().masked_fill(matrix < floor, -math.inf).clamp_min(-1e4)
+    """log(M + 1e-8), all but the `top` largest entries of a row, the earlier of equals, made impossible."""
+    rest = matrix.argsort(dim=1, descending=True, stable=True)[:, top:]
+    return (matrix + 1e-8).log().scatter(1, rest, -1e4)  # not -inf, whose derivatives would be NaN
