@@ -47,6 +47,8 @@ def test_matrices_in_expressions() -> None:
         ("Forward(0.4)", "Forward's T: matrix has shape"),
         ("Forward(symetric(0.4))", "no transition matrix is called 'symetric'; did you mean 'symmetric'"),
         ("Forward(symmetric)", "needs a number as its rate"),
+        ("Forward(symmetric(0.3, 1))", "include_true is 1; expected true or false"),
+        ("Forward(symmetric(0.3, include_true='yes'))", "include_true is 'yes'; expected true or false"),
         ("Forward(map([1, 0], 0.2))", "needs 3 targets"),
         ("Backward(map([1, 0, 2], 0.5))", "Backward's T cannot be inverted"),
         ("LogitAdjustment(class_counts=[1, 2, 3])", "has no argument 'class_counts'"),

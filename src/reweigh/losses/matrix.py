@@ -11,6 +11,7 @@ from torch import Tensor
 
 from reweigh.noise.arrays import read_array
 from reweigh.noise.transition import check_matrix, map_matrix, symmetric_matrix
+from reweigh.spec.checks import flag
 from reweigh.spec.expression import Expression, nearest
 
 Matrix: TypeAlias = "Tensor | npt.ArrayLike"
@@ -66,7 +67,8 @@ def named_matrix(expression: Expression, num_classes: int) -> npt.NDArray[np.flo
     if isinstance(rate, bool) or not isinstance(rate, int | float):
         raise ValueError(f"{expression} needs a number as its rate")
     if expression.name == "symmetric":
-        return symmetric_matrix(num_classes, rate, include_true=values.get("include_true", False) is True)
+        include_true = flag(f"{expression}: include_true", values.get("include_true", False))
+        return symmetric_matrix(num_classes, rate, include_true)
     targets = values.get("targets")
     if not isinstance(targets, tuple) or len(targets) != num_classes:
         raise ValueError(f"{expression} needs {num_classes} targets, one for every class")
