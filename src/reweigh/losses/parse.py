@@ -61,12 +61,15 @@ def call(kind: Callable[..., Any], expression: Expression, given: Mapping[str, A
 
     Named matrices become matrices; any other name or schedule in a value is refused.
     """
-    arguments = {
-        key: named_matrix(value, num_classes) if isinstance(value, Expression) else value
-        for key, value in arguments_of(kind, expression, given).items()
-    }
     shared = {name: value for name, value in given.items() if name in inspect.signature(kind).parameters}
-    return kind(**shared, **arguments)
+    try:
+        arguments = {
+            key: named_matrix(value, num_classes) if isinstance(value, Expression) else value
+            for key, value in arguments_of(kind, expression, given).items()
+        }
+        return kind(**shared, **arguments)
+    except TypeError as error:  # a value of the wrong type is a wrong value, in an expression
+        raise ValueError(f"{expression}: {error}") from error
 
 
 def arguments_of(kind: Callable[..., Any], expression: Expression, given: Collection[str]) -> dict[str, Value]:

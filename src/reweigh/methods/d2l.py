@@ -45,7 +45,8 @@ class D2L(Teaching):
             raise TypeError(f"D2L needs a net with features, not {type(context.net).__name__}")
         self.body = context.net
         self.window: int = integer(2)("D2L's window", window)
-        self.start = starting_epoch(context, "D2L's start with its window", start + self.window) - self.window
+        first = integer(0)("D2L's start", start) + self.window
+        self.start = starting_epoch(context, "D2L's start with its window", first) - self.window
         self.k: int = integer(1, _SIZE - 1)("D2L's k", k)
         if len(context.labels) <= self.k:
             raise ValueError(f"D2L's k is {k}, which needs more than {k} training examples, not {len(context.labels)}")

@@ -217,7 +217,7 @@ def dropout_rates(plan: Plan) -> tuple[float, ...]:
     (0.5, 0.5, 0.0)
     """
     rates: list[float] = []
-    for pair in plan:
+    for pair in plan if isinstance(plan, list | tuple) else [plan]:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise ValueError(f"example_dropout holds pairs (rate, percents), not {pair!r}")
         rate = number(0, 1, below=True)("example_dropout's rate", pair[0])
