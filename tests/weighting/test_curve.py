@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.weighting import Curve, FromCallable, as_weighting
+from reweigh.weighting.curve import written
 
 
 class OfBoth(nn.Module):
@@ -45,6 +46,16 @@ def test_functions_of_nothing_or_of_three_are_refused() -> None:
     for function, count in ((lambda: 1.0, 0), (lambda a, b, c: a, 3)):
         with pytest.raises(TypeError, match=rf"takes \(p\) or \(p, q\), got one of {count} arguments"):
             as_weighting(function)  # type: ignore[arg-type]
+
+
+def test_the_points_of_a_curve_are_copied_to_no_other_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host would wait for a GPU at every call, and the iteration could not be captured."""
+    numbers, log_p = [0.0, 0.3, 1 / 3], torch.full((5,), -0.5, dtype=torch.float64)
+    assert torch.equal(written(numbers, log_p), torch.tensor(numbers, dtype=torch.float64))
+    monkeypatch.setattr(Tensor, "new_tensor", lambda *_: pytest.fail("copied"))
+    monkeypatch.setattr(torch, "tensor", lambda *_, **__: pytest.fail("copied"))
+    curve, elsewhere = Curve(((0.0, 0.2), (0.3, 2.0), (1.0, 0.0))), log_p.to("meta")
+    assert curve.log_weight(elsewhere, elsewhere).shape == (5,)
 
 
 @pytest.mark.parametrize("points", [[1, 2, 3], [(0, 1), (1,)], [("a", 1), (1, 1)], 5])

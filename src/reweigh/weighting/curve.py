@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -46,7 +47,8 @@ class Curve(Weighting):
         object.__setattr__(self, "_columns", (p, w, _slopes(p, w)))
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        columns = [log_p.new_tensor(column) for column in self.__dict__["_columns"]]
+        beside = log_p.new_tensor if log_p.device.type == "cpu" else partial(written, like=log_p)
+        columns = [beside(column) for column in self.__dict__["_columns"]]
         p, q = log_p.exp(), log_q.exp()
         # few knots, so counting finds the interval; bucketize, and indexing by a single number, can't be vmapped
         i = (p.detach()[..., None] >= columns[0][1:-1]).sum(-1, keepdim=True)
@@ -62,6 +64,11 @@ class Curve(Weighting):
     @property
     def breakpoints(self) -> tuple[float, ...]:
         return tuple(p for p, _ in self.points if 0 < p < 1)
+
+
+def written(numbers: list[float], like: Tensor) -> Tensor:
+    """The numbers beside `like`, one by one: a copy would make the host wait for a GPU, and can't be captured."""
+    return torch.stack([torch.full((), number, dtype=like.dtype, device=like.device) for number in numbers])
 
 
 def _slopes(p: list[float], w: list[float]) -> list[float]:
