@@ -43,15 +43,15 @@ def test_a_method_says_itself_why_it_is_not_captured() -> None:
     assert usable(eager, Speed(True, True, True))[0] == Speed(False, True, True)
 
 
-def test_compiled_is_the_net_that_learns_also_where_another_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a resume of Masking, whose average predicts; of two nets it is the first."""
+def test_compiled_is_what_learns_also_where_another_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a resume of Masking, whose average predicts; both of two nets that teach each other."""
     compiled: list[nn.Module] = []
     monkeypatch.setattr("reweigh.train.captured.compile_net", compiled.append)
     net, other = nn.Linear(2, 2), nn.Linear(2, 2)
     for trainable in (net, nn.ModuleList([net, other]), nn.ModuleDict({"net": net, "channel": other})):
         kind = type("Averaged", (), {"capture_key": None, "trainable": trainable, "predictor": nn.Linear(2, 2)})
         fastest(eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1)), Speed(True, False, True))
-    assert compiled == [net] * 3
+    assert compiled == [net, net, other, net]
 
 
 def test_a_net_whose_features_a_method_reads_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,8 @@ def fastest(eager: Eager, speed: Speed, obstacle: str | None = None) -> tuple[Ca
     if speed.kernels:
         use_small_convolutions(eager.method.trainable)
     if speed.compile:
-        compile_net(taught(eager.method.trainable))
+        for net in taught(eager.method.trainable):
+            compile_net(net)
     return Captured(eager) if speed.capture else eager, note
 
 
@@ -123,9 +124,11 @@ def _obstacle(eager: Eager) -> str | None:
     return None
 
 
-def taught(trainable: nn.Module) -> nn.Module:
-    """The net, without what learns beside it; not who predicts, which may be an average."""
-    return next(trainable.children()) if isinstance(trainable, nn.ModuleList | nn.ModuleDict) else trainable
+def taught(trainable: nn.Module) -> list[nn.Module]:
+    """The nets, in a list if there are two, without what learns beside; not who predicts, which may be an average."""
+    if isinstance(trainable, nn.ModuleList):
+        return list(trainable)
+    return [trainable["net"]] if isinstance(trainable, nn.ModuleDict) else [trainable]
 
 
 def give_velocities(optimiser: torch.optim.Optimizer) -> None:
