@@ -68,6 +68,15 @@ def test_early_stopping(table: Callable[..., Saved]) -> None:
     assert "most: 10.00 (a, r = 0.2, DM(1))" in seen
 
 
+def test_early_stopping_is_not_judged_by_best_and_final_of_different_seeds(measured: Measured) -> None:
+    run = ours(0.4, weighting="DM(0.5, 8)")
+    cell = Cell("DM", "r = 0.4", run, (Reported("best", 80.0),))
+    scores = [{"final": 0.8, "best": 0.8}, {"final": 0.1}]  # diverged before it was first looked at
+    found = [measured(replace(run, seed=seed), **metrics) for seed, metrics in enumerate(scores)]
+    saved = collect(Experiment("a", "a", "ours", (cell,)), (0, 1), {each.name: each for each in found})
+    assert judge("stopping", saved)[0] == "not measured"
+
+
 def test_intact_tracks_test(table: Callable[..., Saved]) -> None:
     names = ["CCE", "MAE", "MSE", "GCE(0.7)"]
 

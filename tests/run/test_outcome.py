@@ -37,10 +37,21 @@ def test_a_run_that_diverged_says_so_and_is_a_result(tmp_path: Path) -> None:
     result = read_result(folder)
     assert result is not None
     assert (summarise(folder).state, result["diverged"], result["kept"]["step"]) == ("done", 20, -1)
+    assert result["best"] is None, "nothing was looked at before"
     finding = find(folder)
     assert finding is not None
     assert finding.metrics["final"] == pytest.approx(0.1, abs=0.02)
+    assert "best" not in finding.metrics
     assert finding.diverged == 20
+
+
+def test_its_best_was_reached_before(tmp_path: Path) -> None:
+    """Left at its start, where chance decides, a net may well be right less often than one that takes all for one."""
+    for seed in range(4):
+        early = replace(WILD, lr=1e-9, schedule="step(1e25, at=[30])", seed=seed)
+        result = read_result(execute(early, tmp_path))
+        assert result is not None
+        assert (result["diverged"], result["best"]["step"]) == (40, 20)
 
 
 def test_as_a_trial_it_has_no_score(tmp_path: Path) -> None:

@@ -60,8 +60,11 @@ def stopping_unnecessary(results: Results) -> Found | None:
         for line in block.lines:
             found = [e.finding for e in saved.entries if (e.row, e.column) == (line.row, block.column)]
             own = any(not number.quoted for number in line.reported)
-            if own and found and _is_dm(found[0].run) and {"best", "final"} <= line.measured.keys():
-                drop = 100 * (line.measured["best"].mean - line.measured["final"].mean)
+            best, final = line.measured.get("best"), line.measured.get("final")
+            if not (best and final and best.seeds == final.seeds):  # one that diverged at once has no best
+                continue
+            if own and found and _is_dm(found[0].run):
+                drop = 100 * (best.mean - final.mean)
                 where = f"{block.experiment}, {block.column}, {line.row}"
                 drops[frozenset(finding.name for finding in found)] = drop, where
     if not drops:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -99,10 +100,11 @@ def result_of(
     """Final and best, side by side; best of test checkpoints is what papers print, and is optimistic.
 
     `diverged` is the first iteration at which the loss or the outputs were found not to be finite, None where they
-    always were.
+    always were. Best is from before, None where there is no before.
     """
     final = {key: value for key, value in rows[-1].items() if not isinstance(value, list)}
-    scored = [row for row in rows if row.get("test_accuracy") is not None]
+    sound = takewhile(lambda row: not has_diverged(row), rows)
+    scored = [row for row in sound if row.get("test_accuracy") is not None]
     top = max(scored, key=lambda row: row["test_accuracy"], default=None)
     result: dict[str, Any] = {
         "final": final,
