@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,32 @@ def test_a_shortened_run_has_the_same_course() -> None:
     short = shortened(text("cifar100", rate=0.4), 0.5)
     assert (short.iterations, short.schedule, short.evaluate_every) == (15_000, "step(0.1, at=[7500, 11000])", 500)
     assert shortened(run, 1e-9).iterations == 1
+
+
+@pytest.mark.parametrize(
+    ("whole", "quarter"),
+    [
+        ({"weighting": "DM(1, linear(0, 16, until=5000))"}, {"weighting": "DM(1, linear(0, 16, until=1250))"}),
+        ({"weighting": "DM(1, linear(0, 16, until=0.1))"}, {"weighting": "DM(1, linear(0, 16, until=0.1))"}),
+        (
+            {"weighting": "CCE + 0.5 * Tapered(DM(1, step(0, 8, 16, at=[0.1, 8000])), cosine(1, 0, until=2))"},
+            {"weighting": "CCE + 0.5 * Tapered(DM(1, step(0, 8, 16, at=[0.1, 2000])), cosine(1, 0, until=1.5))"},
+        ),
+        (
+            {"weighting": "DM(1, 16)", "taper": "linear(0.001, 0, until=400)"},
+            {"weighting": "DM(1, 16)", "taper": "linear(0.001, 0, until=100)"},
+        ),
+        ({"weighting": "DM(1, 16)", "taper": 0.25}, {"weighting": "DM(1, 16)", "taper": 0.25}),
+        ({"loss": "BootstrapHard(linear(1, 0.8, until=400))"}, {"loss": "BootstrapHard(linear(1, 0.8, until=100))"}),
+        (
+            {"method": "CoTeaching(forget_rate=linear(0, 0.4, until=4000))"},
+            {"method": "CoTeaching(forget_rate=linear(0, 0.4, until=1000))"},
+        ),
+    ],
+)
+def test_what_changes_by_a_schedule_is_shortened_with_the_run(whole: dict[str, Any], quarter: dict[str, Any]) -> None:
+    short = shortened(Run(data="digits", net="mlp-8", iterations=20_000, **whole), 0.25)
+    assert {name: getattr(short, name) for name in quarter} == quarter
 
 
 def test_a_search_tries_every_beta_on_four_fifths() -> None:

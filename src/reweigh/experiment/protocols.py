@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from reweigh.experiment.values import Choice, Option
-from reweigh.spec import Expression, Run, parse
-from reweigh.spec.expression import Value
+from reweigh.spec import Run, parse
+from reweigh.spec.schedule import all_sooner, sooner
 
 BETAS = (1, 2, 4, 6, 8, 10, 12)
 """Where the paper's authors looked for beta."""
@@ -58,10 +58,11 @@ def ours(
 
 
 def shortened(run: Run, factor: float) -> Run:
-    """The run with fewer iterations: times in its schedule (`at`, `every`) and between evaluations shrink with it.
+    """The run with fewer iterations: times in its schedules (`at`, `every`, `until`) and between evaluations shrink.
 
-    So what steps, halves or goes by fractions keeps its course. `inv` has no time but a rate per iteration, which
-    stays: of 10,000 iterations by inv(gamma=1e-05, power=0.75) the whole ends at 0.93 of lr, a quarter at 0.98.
+    So what steps, halves or goes by fractions keeps its course, be it the learning rate or a parameter of what the run
+    is taught by. `inv` has no time but a rate per iteration, which stays: of 10,000 iterations by
+    inv(gamma=1e-05, power=0.75) the whole ends at 0.93 of lr, a quarter at 0.98. Numbers of a method's own stay, too.
 
     >>> short = shortened(replace(ours(weighting="CCE"), schedule="step(0.1, at=[10000, 15000])"), 0.1)
     >>> short.iterations, short.schedule, short.evaluate_every
@@ -69,28 +70,21 @@ def shortened(run: Run, factor: float) -> Run:
     """
     iterations = max(1, round(run.iterations * factor))
     share = iterations / run.iterations
+
+    def taught(text: str | None) -> str | None:
+        return None if text is None else str(all_sooner(parse(text), share))
+
+    by_schedule = isinstance(run.taper, str) and run.taper != "auto"
     return replace(
         run,
         iterations=iterations,
-        schedule=str(_scaled(parse(run.schedule), share)),
+        schedule=str(sooner(parse(run.schedule), share)),
+        weighting=taught(run.weighting),
+        loss=taught(run.loss),
+        method=taught(run.method),
+        taper=str(sooner(parse(str(run.taper)), share)) if by_schedule else run.taper,
         evaluate_every=max(1, round(run.evaluate_every * share)),
     )
-
-
-def _scaled(schedule: Expression, share: float) -> Expression:
-    """Times above 1 are iterations; those up to 1 are fractions and stay."""
-
-    def shrunk(key: str, value: Value) -> Value:
-        if isinstance(value, tuple):
-            return tuple(shrunk(key, item) for item in value)
-        if key in ("at", "every") and isinstance(value, int | float) and value > 1:
-            return max(1.5, round(value * share))  # not 1, which would be the end of the training
-        return value
-
-    if schedule.name == "halving":  # whose only argument is a time, with its name or without
-        schedule = schedule.bind(("every",))
-    kwargs = tuple((key, shrunk(key, value)) for key, value in schedule.kwargs)
-    return Expression(schedule.name, schedule.args, kwargs)
 
 
 def trial_of(run: Run, short: float = SHORT, looks: int | None = None) -> Run:

@@ -60,15 +60,40 @@ def at_step(expression: Expression, step: float, total: int) -> Expression:
     DM(0.5, 9)
     """
 
-    def now(value: Value) -> Value:
-        if isinstance(value, tuple):
-            return tuple(now(item) for item in value)
-        if not isinstance(value, Expression):
-            return value
-        return value_at(value, step, total) if value.name in _VALUES else at_step(value, step, total)
+    return _with_schedules(expression, lambda schedule: value_at(schedule, step, total))
 
-    kwargs = tuple((key, now(value)) for key, value in expression.kwargs)
-    return Expression(expression.name, tuple(now(value) for value in expression.args), kwargs)
+
+def sooner(schedule: Expression, share: float) -> Expression:
+    """A schedule of either kind for a training of a `share` of the iterations: times above 1 shrink with it.
+
+    Those up to 1 are fractions and stay.
+
+    >>> from reweigh.spec import parse
+    >>> print(sooner(parse("step(0.1, at=[0.5, 15000])"), 0.1), sooner(parse("halving(10000)"), 0.1))
+    step(0.1, at=[0.5, 1500]) halving(every=1000)
+    """
+
+    def shrunk(key: str, value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(shrunk(key, item) for item in value)
+        if key in ("until", "at", "every") and isinstance(value, int | float) and value > 1:
+            return max(1.5, round(value * share))  # not 1, which would be the end of the training
+        return value
+
+    if schedule.name == "halving":  # whose only argument is a time, with its name or without
+        schedule = schedule.bind(("every",))
+    kwargs = tuple((key, shrunk(key, value)) for key, value in schedule.kwargs)
+    return Expression(schedule.name, schedule.args, kwargs)
+
+
+def all_sooner(expression: Expression, share: float) -> Expression:
+    """The expression with every parameter schedule in it `sooner`.
+
+    >>> from reweigh.spec import parse
+    >>> print(all_sooner(parse("DM(1, linear(0, 16, until=5000))"), 0.1))
+    DM(1, linear(0, 16, until=500))
+    """
+    return _with_schedules(expression, lambda schedule: sooner(schedule, share))
 
 
 def is_scheduled(expression: Expression) -> bool:
@@ -196,6 +221,20 @@ def _kind(kinds: _Kinds, schedule: Expression) -> Callable[..., float]:
     if schedule.name not in kinds:
         raise ValueError(f"no schedule is called {schedule.name!r}; {nearest(schedule.name, list(kinds))}")
     return kinds[schedule.name]
+
+
+def _with_schedules(expression: Expression, change: Callable[[Expression], Value]) -> Expression:
+    """The expression with every parameter schedule inside it changed, the expression itself apart."""
+
+    def inside(value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(inside(item) for item in value)
+        if not isinstance(value, Expression):
+            return value
+        return change(value) if value.name in _VALUES else _with_schedules(value, change)
+
+    kwargs = tuple((key, inside(value)) for key, value in expression.kwargs)
+    return Expression(expression.name, tuple(inside(value) for value in expression.args), kwargs)
 
 
 def _schedules(expression: Expression) -> Iterator[Expression]:
