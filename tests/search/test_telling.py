@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 from typer.testing import CliRunner
 
@@ -32,6 +34,20 @@ FIELDS: dict[str, Any] = {
 }
 GRID = "DM(lam={0, 0.5}, beta=2)"
 CPU = {"device": "cpu"}
+
+
+def test_optuna_is_silent_meanwhile_and_as_it_was_afterwards(tmp_path: Path) -> None:
+    told: list[str] = []
+    listener = logging.Handler()
+    listener.emit = lambda record: told.append(record.getMessage())
+    optuna.logging.set_verbosity(optuna.logging.INFO)  # its own default
+    logging.getLogger("optuna").addHandler(listener)
+    try:
+        search(plan_search(FIELDS, "DM(lam={0}, beta=2)", seeds=(0,)), tmp_path, where=CPU)
+        assert told == []
+        assert optuna.logging.get_verbosity() == optuna.logging.INFO
+    finally:
+        logging.getLogger("optuna").removeHandler(listener)
 
 
 def test_the_map_and_the_lines_show_every_trial(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from reweigh.search.on_ray import run_on_ray
 from reweigh.search.outcome import Outcome, read_outcome
 from reweigh.search.plan import Plan
 from reweigh.search.site import BEAT, GRACE, Site
-from reweigh.search.storage import open_storage, spoken, sqlite_url
+from reweigh.search.storage import open_storage, quietly, spoken, sqlite_url
 from reweigh.search.study import Keeper, Slot, open_study, reopen, slots
 from reweigh.search.worker import Call, work
 from reweigh.search.workers import run_workers
@@ -29,6 +29,7 @@ class SearchStopped(Exception):  # noqa: N818  (it is no error)
     """A search was asked to stop; the same call goes on with it."""
 
 
+@quietly()
 def search(
     plan: Plan,
     root: Path,

@@ -118,3 +118,14 @@ def _is_hopeless(error: Exception) -> bool:
 def quiet() -> None:
     """Only warnings from Optuna: a process of its own may say that, a library may not."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Only warnings from Optuna meanwhile: what is its caller's afterwards is as it was."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(max(before, optuna.logging.WARNING))
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)
