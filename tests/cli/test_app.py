@@ -57,6 +57,27 @@ def test_names_that_the_terminal_has_not_are_escaped(tmp_path: Path) -> None:
     assert r"\u732b " in ended.stdout
 
 
+@pytest.mark.skipif(os.name != "posix", reason="closes streams by a shell")
+@pytest.mark.parametrize(
+    ("line", "code", "stdout", "stderr"),
+    [
+        ("data list >&-", 0, "", ""),
+        ("runs {here}/none >&-", 3, "", "reweigh: {here}/none: no such folder\n"),
+        ("runs {here}/none 2>&-", 3, "", ""),
+        ("runs {here} 2>&-", 0, "no runs in {here}\n", ""),
+        ("edf CCE <&- >&- 2>&-", 0, "", ""),
+        ("data list | exec <&-", 0, "", ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_one_that_nobody_reads(
+    tmp_path: Path, line: str, code: int, stdout: str, stderr: str
+) -> None:
+    line, stdout, stderr = (text.format(here=tmp_path) for text in (line, stdout, stderr))
+    command = ["sh", "-c", f'"$0" -m reweigh {line}', sys.executable]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, stdout, stderr)
+
+
 def test_every_command_is_in_the_help(reweigh) -> None:
     shown = reweigh("--help").stdout
     for name in COMMANDS:
