@@ -72,6 +72,32 @@ def test_kinds_are_never_mixed(experiment: Experiment, store: dict[str, Finding]
     assert [line.row for line in made[1].lines] == ["CCE"]
 
 
+def test_seeds_on_data_that_have_changed_are_told_apart(experiment: Experiment, store: dict[str, Finding]) -> None:
+    name = replace(experiment.cells[0].runs[0], seed=2).folder_name()
+    changed = replace(store[name], header=replace(store[name].header, data_hash="0123456789abcdef" * 4))
+    saved = collect(experiment, (0, 1, 2), store | {name: changed})
+    first, second, third = saved.blocks()
+    assert [str(block.kind) for block in (first, second)] == [
+        "protocol authors, fp32, not deterministic, data dddddddddddd",
+        "protocol authors, fp32, not deterministic, data 0123456789ab",
+    ]
+    assert [line.measured["final"].mean for line in first.lines if line.measured] == [pytest.approx(0.51), 0.7]
+    assert [(line.row, line.seeds, line.measured["final"].mean) for line in second.lines] == [("CCE", (2,), 0.54)]
+    assert third.kind is None
+    told = "The data were not the same in all runs"
+    assert told in markdown(experiment, saved.blocks())
+    assert told not in markdown(experiment, collect(experiment, (0, 1, 2), store).blocks())
+
+
+def test_other_data_of_another_row_are_no_change(experiment: Experiment, store: dict[str, Finding]) -> None:
+    name = experiment.cells[2].runs[0].folder_name()
+    sized = store[name].header
+    header = replace(sized, data_hash="0" * 64, run=replace(sized.run, image_size=16))
+    first, _ = collect(experiment, (0, 1, 2), store | {name: replace(store[name], header=header)}).blocks()
+    assert str(first.kind) == "protocol authors, fp32, not deterministic"
+    assert [line.row for line in first.lines if line.measured] == ["CCE", "DM"]
+
+
 def test_measured_stands_beside_reported(experiment: Experiment, store: dict[str, Finding]) -> None:
     found = blocks(experiment, entries(experiment, (0, 1, 2), store))
     grid = grid_of(found[0], experiment.metrics)

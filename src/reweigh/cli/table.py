@@ -172,7 +172,7 @@ def _show(found: Sequence[Saved], output: Path | None, as_json: bool) -> None:
         return
     for saved, choices in decided:
         print(saved.experiment.title)
-        for note in notes(saved.experiment):
+        for note in notes(saved.experiment, saved.blocks()):
             console().print(note)
         for shown in (*(grid_of(block, saved.experiment.metrics) for block in saved.blocks()), *grids(choices)):
             print(f"\n{shown.title}")

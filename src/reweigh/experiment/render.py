@@ -71,8 +71,8 @@ def reported(number: Reported) -> str:
     return f"{number.value:.1f}{spread}{f' [{number.quoted}]' if number.quoted else ''}"
 
 
-def notes(experiment: Experiment) -> list[str]:
-    """What a reader must know: protocol, what differs, cost, what the columns are."""
+def notes(experiment: Experiment, found: Sequence[Block]) -> list[str]:
+    """What a reader must know: protocol, what differs, cost, what the columns are, that data have changed."""
     told = [f"Protocol {experiment.protocol}: {PROTOCOLS[experiment.protocol]}."]
     if experiment.differs:
         told.append(f"Differs: {experiment.differs}")
@@ -82,12 +82,14 @@ def notes(experiment: Experiment) -> list[str]:
     quoted = sorted({number.quoted for cell in experiment.cells for number in cell.reported if number.quoted})
     if quoted:
         told.append(f"[{'], ['.join(quoted)}]: numbers that the paper quotes; the others are its own runs.")
+    if any(block.kind is not None and block.kind.data is not None for block in found):
+        told.append("The data were not the same in all runs: each table says how the hash of its data begins.")
     return told
 
 
 def markdown(experiment: Experiment, found: Sequence[Block], more: Sequence[Grid] = (), level: int = 1) -> str:
     """An experiment as Markdown: its blocks, then more tables."""
-    parts = [f"{'#' * level} {experiment.title}", "\n".join(f"- {note}" for note in notes(experiment))]
+    parts = [f"{'#' * level} {experiment.title}", "\n".join(f"- {note}" for note in notes(experiment, found))]
     for grid in (*(grid_of(block, experiment.metrics) for block in found), *more):
         head = [_row(grid.columns), _row(["---", *["---:"] * (len(grid.columns) - 1)])]
         parts += [f"{'#' * (level + 1)} {grid.title}", "\n".join([*head, *map(_row, grid.rows)])]

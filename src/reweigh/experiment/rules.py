@@ -1,7 +1,7 @@
 """The rules by which saved results decide what the paper claims; `claims` says them in words.
 
 All accuracies are final ones unless said otherwise, in percent, and means over seeds. Results of different protocols,
-precision or determinism are judged apart; a claim holds only if it does in all of them.
+precision or determinism, or on data that have changed, are judged apart; a claim holds only if it does in all of them.
 """
 
 from __future__ import annotations

@@ -23,14 +23,16 @@ class Entry(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What must never be mixed."""
+    """What must never be mixed; `data` is how the hash of the data begins where they were not the same in all runs."""
 
     protocol: str
     precision: str
     deterministic: bool
+    data: str | None = None
 
     def __str__(self) -> str:
-        return f"protocol {self.protocol}, {self.precision}, {'' if self.deterministic else 'not '}deterministic"
+        told = f"protocol {self.protocol}, {self.precision}, {'' if self.deterministic else 'not '}deterministic"
+        return told if self.data is None else f"{told}, data {self.data}"
 
 
 class Measured(NamedTuple):
@@ -74,27 +76,43 @@ def entries(experiment: Experiment, seeds: Sequence[int], store: Store) -> list[
 
 
 def kind_of(experiment: Experiment, entry: Entry) -> Kind:
-    """What an entry may be averaged with."""
+    """What an entry may be averaged with, as far as it alone can tell."""
     run = entry.finding.run
     return Kind(experiment.protocol, run.precision, run.deterministic)
 
 
 def blocks(experiment: Experiment, found: Sequence[Entry]) -> list[Block]:
     """The columns of an experiment in order; one that was measured in two kinds is there twice, each by itself."""
+    versions: dict[object, set[str]] = {}
+    for entry in found:
+        versions.setdefault(_data(entry), set()).add(entry.finding.header.data_hash)
+
+    def kind_among_all(entry: Entry) -> Kind:
+        kind = kind_of(experiment, entry)
+        changed = len(versions[_data(entry)]) > 1
+        return kind._replace(data=entry.finding.header.data_hash[:12]) if changed else kind
+
     made = []
     for column in experiment.columns:
         cells = [cell for cell in experiment.cells if cell.column == column]
         here = [entry for entry in found if entry.column == column]
-        kinds: list[Kind | None] = list(dict.fromkeys(kind_of(experiment, entry) for entry in here)) or [None]
+        kinds: list[Kind | None] = list(dict.fromkeys(map(kind_among_all, here))) or [None]
         seen = {entry.row for entry in here}
         for kind in kinds:
-            alike = [entry for entry in here if kind_of(experiment, entry) == kind]
+            alike = [entry for entry in here if kind_among_all(entry) == kind]
             own = {entry.row for entry in alike}
             # what nobody has measured is shown once, among the first
             shown = [cell for cell in cells if cell.row in own or (kind == kinds[0] and cell.row not in seen)]
             lines = tuple(_line(cell, experiment.metrics, [e for e in alike if e.row == cell.row]) for cell in shown)
             made.append(Block(experiment.name, column, kind, lines))
     return made
+
+
+def _data(entry: Entry) -> tuple[object, ...]:
+    """What the data of an entry are called: under one name they should have one hash."""
+    run = entry.finding.run
+    columns = run.label_column, run.text_column, run.text_vectors, run.image_size
+    return run.data, run.test_data, *columns
 
 
 def _line(cell: Cell, metrics: Sequence[str], found: Sequence[Entry]) -> Line:
