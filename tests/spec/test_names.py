@@ -68,6 +68,40 @@ def test_a_path_has_one_spelling(spellings: tuple[Any, ...], plain: str) -> None
     assert run_of(data="./digits").hash() != run_of(data="digits").hash(), "a folder, and the data set"
 
 
+@pytest.mark.parametrize(
+    ("field", "expression"),
+    [
+        ("noise", "given({})"),
+        ("noise", "given({}, 'key')"),
+        ("noise", "given(truth=False, file={})"),
+        ("imbalance", "kept({})"),
+        ("imbalance", "kept(file={}, hash='0123')"),
+        ("loss", "Forward(file({}))"),
+        ("loss", "Backward(T=file(path={}, hash='0123'))"),
+        ("method", "SIGUABC(file({}))"),
+        ("method", "SoftLabels({})"),
+        ("method", "JointLabels(file={})"),
+        ("method", "Curriculum({}, start=0.5)"),
+    ],
+)
+def test_a_path_inside_an_expression_has_one_spelling(field: str, expression: str) -> None:
+    taught = {"weighting": None} if field in ("loss", "method") else {}
+    plain = run_of(**taught, **{field: expression.format("'a/b.npy'")})
+    for spelling in ("./a/b.npy", "a//b.npy", "a/./b.npy"):
+        run = run_of(**taught, **{field: expression.format(repr(spelling))})
+        assert getattr(run, field) == getattr(plain, field)
+        assert run.folder_name() == plain.folder_name()
+    other = run_of(**taught, **{field: expression.format("'a/../b.npy'")})
+    assert getattr(other, field) != getattr(plain, field), "another file, where a is a link"
+
+
+def test_a_text_inside_an_expression_that_is_no_path_stays() -> None:
+    assert run_of(noise="given('./a.npy', './key')").noise == "given('a.npy', './key')"
+    assert run_of(noise="cifar_n('./worse')").noise == "cifar_n('./worse')"
+    assert run_of(noise="given('')").noise == "given('')"
+    assert run_of(noise="given(3)").noise == "given(3)"
+
+
 def test_names_of_data_are_known_without_the_data() -> None:
     assert set(DATA_NAMES) == set(NAMES)
 

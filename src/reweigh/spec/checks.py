@@ -8,10 +8,10 @@ import re
 import sys
 from collections.abc import Callable
 from numbers import Integral, Real
-from pathlib import PurePosixPath
 from typing import Any, TypeAlias
 
 from reweigh.spec.expression import nearest, parse
+from reweigh.spec.paths import plain_path, plain_paths
 from reweigh.spec.schedule import check_parameters, check_rate, check_schedule
 
 Check: TypeAlias = Callable[[str, object], Any]
@@ -62,7 +62,7 @@ def data_place(name: str, value: object) -> str:
     given = place(name, value)
     if ":" in given:  # tracklets:videos, or a drive
         return given
-    path = str(PurePosixPath(given))
+    path = plain_path(given)
     return f"./{path}" if path in DATA_NAMES and path != given else path
 
 
@@ -156,15 +156,19 @@ def optional(check: Check) -> Check:
 
 
 def expression(name: str, value: object) -> str:
-    """An expression without schedules, as in 'symmetric' or 'given(file=...)'."""
-    return str(_parsed(name, value))
+    """An expression without schedules, as in 'symmetric' or 'given(file=...)'.
+
+    >>> expression("noise", "given('./labels.npy')")
+    "given('labels.npy')"
+    """
+    return str(plain_paths(_parsed(name, value)))
 
 
 def objective(name: str, value: object) -> str:
     """An expression whose numbers may be schedules: a weighting, a loss or a method."""
     parsed = _parsed(name, value)
     _named(name, check_parameters, parsed)
-    return str(parsed)
+    return str(plain_paths(parsed))
 
 
 def fold_of(name: str, value: object) -> str:
