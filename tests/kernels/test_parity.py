@@ -190,6 +190,16 @@ def test_masked_classes_and_far_margins(normalise: Any, dtype: torch.dtype, devi
 
 
 @pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8), MAE(), GCE(0.7), GCE(0.1), Beta(1.5, 2)], ids=repr)
+def test_a_batch_of_labels_that_are_masked_out(weighting: Weighting, device: torch.device) -> None:
+    logits, target = draw(6, 10, device)
+    logits[torch.arange(6), target] = -math.inf
+    _, gradient = result(Criterion(weighting, normalise="batch", taper=0.0), logits, target)
+    share = 1 / 6 if weighting(0.0) > 0 else 0.0
+    assert gradient.abs().sum(1).tolist() == pytest.approx([share] * 6, rel=1e-5)
+
+
+@pytest.mark.usefixtures("_passes")
 def test_norm_is_the_weight_to_the_ends(device: torch.device) -> None:
     others = torch.randn(61, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     own = torch.linspace(-90, 90, 61, dtype=torch.float64) + others.logsumexp(1)

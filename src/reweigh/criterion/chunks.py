@@ -24,6 +24,7 @@ from reweigh.criterion.emit import over_group
 from reweigh.criterion.options import Options
 from reweigh.direction import at_least_float32, log_probabilities, margin_and_pull
 from reweigh.weighting.compose import has_classes, log_taper, select
+from reweigh.weighting.parameter import is_none
 
 LOG2 = math.log(2)
 # Sums of float16 stay below 2^SAFE, half of where it ends: the bound knows nothing of rounding.
@@ -123,7 +124,8 @@ def _rescale(sums: Tensor, factor: Tensor) -> None:
 
 def log_normaliser_of(sums: Sums, options: Options) -> Tensor:
     """log Σ s w over all chunks, and over the process group; -inf where nothing counts, NaN where a NaN does."""
-    log_z = torch.where(sums.total == 0, -math.inf, sums.level * LOG2 + sums.total.log())
+    nothing = (sums.total == 0) | (is_none(sums.level * LOG2) & ~sums.total.isnan())
+    log_z = torch.where(nothing, -math.inf, sums.level * LOG2 + sums.total.log())
     if options.process_group is None:
         return log_z
     top = log_z.clone()

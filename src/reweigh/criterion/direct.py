@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from reweigh.criterion.options import Options
 from reweigh.direction import at_least_float32, class_dim, exponentials, is_batched, log_probabilities
+from reweigh.weighting.parameter import is_none
 
 Found = tuple[Tensor, Tensor, Tensor]
 """The value, a size shaped like the target, and a pull shaped like the logits: the gradient is one times the other.
@@ -69,6 +70,8 @@ def plainly(logits: Tensor, target: Tensor, options: Options) -> Found | None:
     margin = own.double().sub_(top).sub_(total.log()).squeeze(1)
     log_p, log_q = log_probabilities(margin)
     log_w = options.weighting.log_weight(log_p, log_q)
+    if options.batch and is_none(log_w.max()):
+        return None
     c = torch.softmax(log_w, 0) if options.batch else log_w.exp() / len(target)
     if not (top.min().item() > nothing and margin.max().item() < math.inf and c.max().item() < math.inf):
         return None

@@ -23,6 +23,7 @@ from reweigh.density import potential
 from reweigh.direction import log_probabilities
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import log_taper
+from reweigh.weighting.parameter import is_none
 
 
 class Emit(torch.autograd.Function):
@@ -117,7 +118,7 @@ def log_total(log_w: Tensor, s: Tensor, active: Tensor, group: Any) -> Tensor:
     top = top.amax() if top.numel() else top.new_full((), -math.inf)
     if group is not None:
         dist.all_reduce(top, dist.ReduceOp.MAX, group)
-    top = torch.where(top == -math.inf, 0.0, top)
+    top = torch.where(is_none(top), 0.0, top)
     # the ceiling only meets labels with s = 0, whose infinite weight must not become 0 * inf
     w = (log_w - top).clamp_max(700 if log_w.dtype == torch.float64 else 80).exp()
     total = over_group(torch.where(active, s * counted(w, s), 0.0).sum(), group)

@@ -15,6 +15,7 @@ from reweigh.kernels.language import importance, jit, labels
 
 # Where log p and log q end, so that 0 * log 0 = 0.
 FLOOR = tl.constexpr(-1.7976931348623157e308)
+LOWEST = tl.constexpr(-1.7976931348623157e300)  # below are powers of 0, as in reweigh.weighting.parameter.is_none
 # The families of weightings that a kernel can weigh by itself, as in forms.py.
 POWERS, EMPHASIS, BELL = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 # How the value is reduced, as in launch.py.
@@ -81,7 +82,8 @@ def scales(
 ) -> tl.tensor:
     """What the weights are multiplied by, and the logarithm of what else; a batch with nothing in it stays at zero."""
     if BATCH:
-        scale, log_scale = mass * 0.0 + 1.0, tl.where(total == 0, 0.0, -(top + tl.log(total)))
+        nothing = (total == 0) | ((top < LOWEST) & (total == total))  # a NaN must show
+        scale, log_scale = mass * 0.0 + 1.0, tl.where(nothing, 0.0, -(top + tl.log(total)))
     else:
         scale, log_scale = mean_or_sum(mass, REDUCTION), mass * 0.0
     return scale, log_scale

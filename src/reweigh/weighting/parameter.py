@@ -76,6 +76,15 @@ def floored(log_x: Tensor) -> Tensor:
     return log_x.clamp_min(torch.finfo(log_x.dtype).min)
 
 
+def is_none(log_x: Tensor) -> Tensor:
+    """Where x is 0: its logarithm is -inf, or a power of what `floored` has for that, so low that no logits lead there.
+
+    >>> is_none(0.7 * floored(torch.tensor([-torch.inf, -1e9, 0.0])))
+    tensor([ True, False, False])
+    """
+    return log_x < torch.finfo(log_x.dtype).min * 1e-8
+
+
 def power(exponent: Parameter, log_x: Tensor) -> Tensor:
     """log(x ** exponent), with 0 ** 0 = 1."""
     return exponent * floored(log_x)
