@@ -21,6 +21,7 @@ from reweigh import (
     Criterion,
     Focal,
     ForwardSymmetric,
+    PerClass,
     Tapered,
     Weighting,
     potential,
@@ -79,13 +80,20 @@ def test_one_parameter_in_a_tensor_has_a_mode() -> None:
         (Focal, 0.0),
         (Focal, 2.0),
         (lambda t: CCE() + t * MAE(), 1.0),
+        (lambda t: CCE() + t * MAE(), 0.0),
+        (lambda t: t * MAE(), 0.0),
+        (lambda t: t * DM(0.5, 8) * MAE() + t * MSE(), 0.0),
         (lambda t: DM(0.5, t) * MAE() + CCE(), 2.0),
+        (lambda t: SL(1.0, t), 0.0),
         (lambda t: SL(t, 1.0), 0.0),
         (lambda t: AGCE(t, 0.6), 0.0),
         (lambda t: AUL(t, 3.0), 1.0),
         (lambda t: Tapered(MSE(), t), 0.0),
     ],
-    ids=["CCE as focal loss", "focal loss", "sum of losses", "sum with a product", "SL", "AGCE", "AUL", "Tapered"],
+    ids=[
+        *("CCE as focal loss", "focal loss", "sum of losses", "sum at its end", "factor 0", "two factors 0"),
+        *("sum with a product", "SL without MAE", "SL", "AGCE", "AUL", "Tapered"),
+    ],
 )
 def test_an_objective_can_be_differentiated_by_a_parameter(
     make: Callable[[torch.Tensor], Weighting], at: float
@@ -95,3 +103,30 @@ def test_an_objective_can_be_differentiated_by_a_parameter(
     (slope,) = torch.autograd.grad(potential(make(x), margin).sum(), x)
     before, after = (potential(make(x.detach() + step), margin).sum() for step in (0.0, 1e-6))
     torch.testing.assert_close(slope, (after - before) / 1e-6, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("make", [lambda t: t * CCE(), lambda t: PerClass(torch.stack((t, t + 1)) * CCE())])
+def test_a_factor_of_0_that_is_learnt_has_no_integral_to_divide_by(
+    make: Callable[[torch.Tensor], Weighting],
+) -> None:
+    with pytest.raises(ValueError, match="divides by the integral of w over"):
+        Criterion(make(torch.zeros((), requires_grad=True)), normalise="unit")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_what_a_class_does_not_learn_by_yet_it_may_learn_to(normalise: Any, dtype: torch.dtype) -> None:
+    """The gradient, differentiated by factors of which one is 0, is what differences say."""
+    logits = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    target, sides = torch.tensor([0, 1, 2, 0, 1, 2]), torch.linspace(-1, 1, 18, dtype=torch.float64).reshape(6, 3)
+
+    def told(factor: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        criterion = Criterion(PerClass(factor * GCE(0.7)), normalise=normalise)
+        (gradient,) = torch.autograd.grad(criterion(z, target), z, create_graph=True)
+        return (gradient * sides).sum()
+
+    factor = torch.tensor([0.0, 1.0, 2.0], dtype=dtype, requires_grad=True)
+    (slope,) = torch.autograd.grad(told(factor, logits.clone().requires_grad_()), factor)
+    exact, step = factor.detach().double(), 1e-6 * torch.eye(3, dtype=torch.float64)
+    differences = [(told(exact + d, logits.requires_grad_()) - told(exact, logits)) / 1e-6 for d in step]
+    torch.testing.assert_close(slope.double(), torch.stack(differences).detach(), rtol=1e-4, atol=1e-8)

@@ -47,9 +47,11 @@ def unit(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
     if by_class and has_examples(weighting):
         raise ValueError(f"normalise='unit' needs tensors by class or by example, not both, got {weighting!r}")
     log_z = log_integral(weighting)
-    if not holds(log_z.isfinite()):
+    with torch.no_grad():  # a factor of 0 that is learnt is one of 0
+        exact = log_integral(weighting) if log_z.requires_grad else log_z
+    if not holds(exact.isfinite()):
         raise ValueError(
-            f"normalise='unit' divides by the integral of w over [0, 1], which is {log_z.exp().tolist()} for "
+            f"normalise='unit' divides by the integral of w over [0, 1], which is {exact.exp().tolist()} for "
             f"{weighting!r}; use normalise='batch' or None"
         )
     # where w is beyond the numbers there are, so is its integral; several factors keep within them

@@ -91,9 +91,13 @@ def power(exponent: Parameter, log_x: Tensor) -> Tensor:
 
 
 def log_parameter(value: Parameter, like: Tensor) -> Tensor:
-    """log(value) as a tensor beside `like`; log 0 is -inf."""
+    """log(value) as a tensor beside `like`; log 0 is -inf, or that of next to nothing where a value of 0 is learnt."""
     if isinstance(value, Tensor):
-        return value.log()
+        if not (value.requires_grad and torch.is_grad_enabled()):
+            return value.log()
+        # exp(log x) has the derivative x / x, which is 1 also for an x that nobody can tell from 0
+        value = value.to(torch.promote_types(value.dtype, like.dtype))
+        return torch.where(value == 0, value + torch.finfo(value.dtype).tiny ** 0.5, value).log()
     return like.new_full((), math.log(value) if value > 0 else -math.inf)
 
 
