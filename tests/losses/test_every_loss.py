@@ -100,6 +100,23 @@ def test_a_masked_class_is_as_if_absent(loss: Loss) -> None:
     assert not given[:, -1].any()
 
 
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if not isinstance(loss, LogitClip)], ids=repr)
+def test_a_target_that_is_masked_out_has_the_limit(loss: Loss) -> None:
+    """(Logits that are clipped have another one: their norm, of which a masked class is no part, grows on the way.)"""
+    logits, target = draw(n=8)
+    found = []
+    for own in (-1e9, -torch.inf):
+        z = logits.detach().double().scatter(1, target[:, None], own).requires_grad_()
+        value = loss(z, target)
+        found.append((value.detach(), *torch.autograd.grad(value, z)))
+    (near, gradient_near), (value, gradient) = found
+    torch.testing.assert_close(gradient, gradient_near, rtol=1e-6, atol=1e-6)
+    if value.isinf():  # as cross entropy is
+        assert near > 1e6
+    else:
+        torch.testing.assert_close(value, near, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if type(loss) not in OF_C_CLASSES], ids=repr)
 def test_a_single_class_leaves_nothing_to_learn(loss: Loss) -> None:
     logits = torch.tensor([[-3.0], [0.0], [5.0]], requires_grad=True)

@@ -10,6 +10,7 @@ from reweigh.losses.loss import Loss, pick
 from reweigh.spec.checks import number
 
 _POSITIVE = number(0)
+_LOWEST = -1e30  # log 0 in a ratio of logarithms, in float32 as well
 
 
 class NCE_RCE(Loss):  # noqa: N801  # the literature's name
@@ -94,7 +95,15 @@ class ANL_CE(Loss):  # noqa: N801
 
 
 def normalised(log_p: Tensor, target: Tensor) -> Tensor:
-    """NCE = log p_y / Σ_k log p_k; 0 where there is a single class, whose log p is 0: nothing is left to learn."""
+    """NCE = log p_y / Σ_k log p_k; 0 where there is a single class, whose log p is 0: nothing is left to learn.
+
+    Where p_y is 0 it is the limit, 1, without a gradient.
+
+    >>> import torch
+    >>> normalised(torch.tensor([[-torch.inf, -0.7, -0.7]]), torch.tensor([0]))
+    tensor([1.])
+    """
+    log_p = log_p.clamp_min(_LOWEST)
     own = pick(log_p, target)
     return own if log_p.shape[1] == 1 else own / log_p.sum(1)
 
