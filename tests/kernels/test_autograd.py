@@ -66,8 +66,10 @@ def test_many_gradients_at_once(weighting: Weighting, device: torch.device) -> N
     values = Criterion(weighting, reduction="none")(leaf, target)
     each = torch.eye(len(target), device=device)
     one_by_one = [torch.autograd.grad(values, leaf, one, retain_graph=True)[0] for one in each]
-    (at_once,) = torch.autograd.grad(values, leaf, each, is_grads_batched=True)
+    (at_once,) = torch.autograd.grad(values, leaf, each, retain_graph=True, is_grads_batched=True)
     torch.testing.assert_close(at_once, torch.stack(one_by_one), rtol=1e-5, atol=1e-7)
+    mapped = torch.func.vmap(lambda one: torch.autograd.grad(values, leaf, one, retain_graph=True)[0])(each)
+    torch.testing.assert_close(mapped, torch.stack(one_by_one), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.usefixtures("_passes")

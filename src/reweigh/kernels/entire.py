@@ -112,6 +112,9 @@ def _otherwise(ctx: Any, logits: Tensor, incoming: Tensor) -> Tensor:
     if ctx.inplace:
         raise RuntimeError("inplace=True overwrites the logits: there is nothing left to differentiate a second time")
     create = torch.is_grad_enabled()
+    if not create and torch._C._are_functorch_transforms_active():  # vmap: nothing may begin to require a gradient
+        gradients: tuple[Tensor] = torch.func.vjp(ctx.again, logits.detach())[1](incoming)
+        return gradients[0]
     with torch.enable_grad():
         z = logits if create else logits.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(ctx.again(z), z, incoming, create_graph=create)
