@@ -35,6 +35,16 @@ def test_listing(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     assert "run.json" in found[2].problem
 
 
+def test_a_run_with_arguments_that_there_are_not_is_broken_as_any_other(tmp_path: Path, make_run: MakeRun) -> None:
+    """As one of another version may have."""
+    path = make_run(tmp_path / "a") / "run.json"
+    make_run(tmp_path / "b")
+    path.write_text(path.read_text().replace("DM(0.5, 8)", "DM(0.5, b=8)"))
+    found = list_runs(tmp_path)
+    assert [item.state for item in found] == ["broken", "done"]
+    assert found[0].problem == f"{path}: DM(0.5, b=8): DM has no argument 'b'; there are lam, beta"
+
+
 def test_a_folder_that_may_not_be_looked_into_is_broken(
     tmp_path: Path, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

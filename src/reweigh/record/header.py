@@ -65,12 +65,13 @@ def read_header(folder: Path) -> Header:
             details=dict(content["details"]),
             environments=tuple(dict(entry) for entry in content["environments"]),
         )
+        found = header.run.hash()  # which looks at the arguments of a weighting
     except KeyError as error:
         raise DataError(f"{path}: {error} is missing") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path}: {error}") from error
-    if content.get("hash") != header.run.hash():
-        raise DataError(f"{path}: hash is {content.get('hash')!r}, but its run has {header.run.hash()!r}")
+    if content.get("hash") != found:
+        raise DataError(f"{path}: hash is {content.get('hash')!r}, but its run has {found!r}")
     return header
 
 
