@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reweigh.data.registry import NAMES
+from reweigh.losses.parse import NAMES as LOSSES
+from reweigh.methods.parse import NAMES as METHODS
+from reweigh.methods.parse import PARTS
 from reweigh.spec import Run, authors, text
 from reweigh.spec.checks import DATA_NAMES
+from reweigh.spec.expression import canonical
+from reweigh.spec.rivals import ARGUMENTS
 
 PLAIN: dict[str, Any] = {"data": "digits", "net": "mlp-256-256", "weighting": "DM(0.5, 8)"}
 
@@ -132,3 +138,44 @@ def test_one_run_has_one_folder_however_it_is_written(text: str) -> None:
 def test_a_default_may_be_left_out(short: str, written: str) -> None:
     assert run_of(weighting=short).folder_name() == run_of(weighting=written).folder_name()
     assert run_of(weighting="Focal(detach=True)").hash() != run_of(weighting="Focal").hash()
+
+
+@pytest.mark.parametrize(
+    ("field", "spellings"),
+    [
+        ("loss", ("BootstrapHard", "BootstrapHard()", "BootstrapHard(0.8)", "BootstrapHard(beta=0.80)")),
+        ("loss", ("BootstrapHard(0.7)", "BootstrapHard(beta=0.7)")),
+        ("loss", ("LabelSmoothing(sl_compat=True)", "LabelSmoothing(0.1, True)")),
+        ("loss", ("Forward(symmetric(0.4))", "Forward(T=symmetric(0.4))")),
+        ("method", ("ELR", "ELR(3, 0.7)", "ELR(beta=0.7, half=False)")),
+        ("method", ("D2L(34)", "D2L(34, 5)", "D2L(k=20, start=34.0)")),
+        ("method", ("SelfPaced(decay=0.4)", "SelfPaced(0.7, 0.4, None)")),
+        ("method", ("MentorNetPD", "MentorNetPD(example_dropout=[[0.5, 17], [0.05, 83]])")),
+        ("method", ("CoTeaching(linear(0, 0.4))", "CoTeaching(forget_rate=linear(0, 0.4), warm_up=10)")),
+        ("method", ("SoftLabels('a.npy')", "SoftLabels(file='./a.npy', hash=None)")),
+    ],
+)
+def test_a_loss_or_method_has_one_name_however_it_is_written(field: str, spellings: tuple[str, ...]) -> None:
+    first, *others = (run_of(weighting=None, **{field: text}) for text in spellings)
+    assert {run.folder_name() for run in others} <= {first.folder_name()}
+    assert first.identity()[field] == spellings[0].replace("'./", "'"), "the shortest way to say it, which stays"
+
+
+def test_other_losses_and_methods_have_other_names() -> None:
+    texts = ("ELR(half=True)", "ELR", "ELR(2)", "ELR(beta=2)", "D2L", "MDYRH(1)", "MDYRH", "MDYRH(105, 1)")
+    assert len({run_of(weighting=None, method=text).hash() for text in texts}) == len(texts)
+    sided = (run_of(weighting=None, loss=f"LabelSmoothing(0.1, {side})").hash() for side in (0, False))
+    assert len(set(sided)) == 2, "0 is no False"
+
+
+def test_arguments_of_losses_and_methods_are_known_without_them() -> None:
+    found = {
+        name: {
+            key: ... if item.default is item.empty else canonical(item.default)
+            for key, item in signature(kind).parameters.items()
+            if key not in ("context", "reduction", "class_counts")
+        }
+        for name, kind in {**LOSSES, **METHODS, **PARTS}.items()
+    }
+    assert found == ARGUMENTS
+    assert {name: list(items) for name, items in found.items()} == {name: list(x) for name, x in ARGUMENTS.items()}

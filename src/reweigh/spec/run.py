@@ -53,8 +53,7 @@ class Run:
     """One training run. Exactly one of weighting, loss and method says what the net is taught by.
 
     Values are checked and brought to canonical form, and a field that the others make meaningless must keep its
-    default, so that the same run has one name. (Of losses and methods, an argument given by place and the same by name
-    are two, and so are a default left out and the same written.)
+    default, so that the same run has one name.
 
     >>> run = Run(data="digits", net="mlp", weighting="DM(.5, 8.0)", noise="symmetric", rate=0.4)
     >>> run.weighting

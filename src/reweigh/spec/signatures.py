@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reweigh.spec.expression import Expression, Value
+from reweigh.spec.rivals import ARGUMENTS, without_defaults
 
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "DM": ("lam", "beta"),
@@ -49,6 +50,8 @@ DEFAULTS: dict[str, dict[str, Value]] = {
 def bound(expression: Expression) -> Expression:
     """The expression with the arguments of every known weighting under their names: all numbers, switches that are on.
 
+    A loss or method has only those that differ from their defaults.
+
     >>> from reweigh.spec import parse
     >>> print(bound(parse("Tapered(DM(1, 16), 5e-7) + CCE")))
     Tapered(weighting=DM(lam=1, beta=16), taper=5e-07) + CCE
@@ -60,6 +63,8 @@ def bound(expression: Expression) -> Expression:
         given = DEFAULTS.get(expression.name, {}) | dict(expression.bind(PARAMETERS[expression.name]).kwargs)
         written = ((key, given[key]) for key in PARAMETERS[expression.name] if given.get(key, False) is not False)
         named = Expression(expression.name, (), tuple(written))
+    elif expression.name in ARGUMENTS:
+        named = without_defaults(expression)
     kwargs = tuple((key, _inside(value, bound)) for key, value in named.kwargs)
     return Expression(named.name, tuple(_inside(value, bound) for value in named.args), kwargs)
 
