@@ -63,3 +63,15 @@ def test_a_net_whose_features_a_method_reads_is_not_compiled(monkeypatch: pytest
     assert fastest(eager, Speed(True, False, True))[1] == note
     assert usable(eager, Speed(True, True, True)) == (Speed(True, True, False), note)
     assert usable(eager, Speed(True, True, False)) == (Speed(True, True, False), None)
+
+
+def test_one_line_says_all_that_a_method_leaves_unused() -> None:
+    """As DRSA and CAE, which read the net's features and cannot be captured either."""
+    net = nn.Linear(2, 2)
+    kind = type("Video", (), {"reads_features": True, "uncaptured": "Video sorts frames", "trainable": net})
+    found, note = usable(eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1)), Speed(True, True, True))
+    assert found == Speed(False, True, False)
+    assert note == (
+        "not compiled: Video reads the features of the net, and what is compiled is the whole of it; "
+        "not captured: Video sorts frames"
+    )

@@ -93,7 +93,9 @@ def usable(eager: Eager, speed: Speed, obstacle: str | None = None) -> tuple[Spe
         name = type(eager.method).__name__
         note = f"not compiled: {name} reads the features of the net, and what is compiled is the whole of it"
     why = (obstacle or _obstacle(eager)) if speed.capture else None
-    return (speed, note) if why is None else (replace(speed, capture=False), f"not captured: {why}")
+    if why is None:
+        return speed, note
+    return replace(speed, capture=False), "; ".join(filter(None, (note, f"not captured: {why}")))
 
 
 def fastest(eager: Eager, speed: Speed, obstacle: str | None = None) -> tuple[Callable[[int], Tensor], str | None]:
