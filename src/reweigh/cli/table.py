@@ -79,7 +79,7 @@ def table(
     ] = None,
     precision: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="fp32, tf32 or bf16 in place of the experiment's own; shown as a table of its own."),
+        typer.Option(help="fp32, tf32, bf16 or bf16-logits instead of the experiment's own; in a table of its own."),
     ] = None,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Deterministic kernels only; shown as a table of its own.")
