@@ -41,6 +41,7 @@ def make_run() -> Callable[..., Path]:
         holdout: str = "test",
         diverged: int | None = None,
         record_p: bool = False,
+        data_hash: str = "d" * 64,
     ) -> Path:
         noise = None if rate is None else "symmetric"
         steps = 100 * evaluations
@@ -52,7 +53,7 @@ def make_run() -> Callable[..., Path]:
             counts = [[60 if i == j else 40 // (count - 1) for j in range(count)] for i in range(count)]
             details["noise"] = {"kind": noise, "rate": rate, "measured": rate, "hash": "ab" * 32, "counts": counts}
         folder = root / run.folder_name()
-        with Record(folder, Header(run, "d" * 64, "e" * 64, 400, details), here) as record:
+        with Record(folder, Header(run, data_hash, "e" * 64, 400, details), here) as record:
             rows = [_row(step, seed, rate, evaluations, top, len(classes)) for step in range(1, evaluations + 1)]
             append(folder / "rows.jsonl", b"".join(map(row_bytes, rows)))  # all at once: a disk is slow to be sure
             if done:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reweigh.errors import DataError
-from reweigh.report import collect, group
+from reweigh.report import collect, group, report_page
 from reweigh.report.collect import leading
 
 
@@ -30,6 +30,18 @@ def test_a_weighting_written_two_ways_is_one_group(tmp_path: Path, make_run: Cal
     make_run(tmp_path, "DM(beta=8, lam=0.5)", seed=1)
     (both,) = group(collect([tmp_path]).runs)
     assert [told.header.run.seed for told in both.runs] == [0, 1]
+
+
+def test_seeds_on_data_that_have_changed_are_told_apart(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    make_run(tmp_path, seed=0)
+    make_run(tmp_path, seed=1, data_hash="c" * 64, classes=("one", "more"))
+    make_run(tmp_path, "CCE", seed=0)
+    collected = collect([tmp_path])
+    groups = {member.label: member for member in group(collected.runs)}
+    new, old = (f"hash of data {digit * 12}" for digit in "cd")
+    assert set(groups) == {f"DM(0.5, 8), {new}", f"DM(0.5, 8), {old}", f"CCE, {old}"}
+    assert [[told.header.run.seed for told in member.runs] for member in groups.values()] == [[0], [0], [1]]
+    assert old in report_page(collected)
 
 
 def test_labels_name_what_differs_and_nothing_else(tmp_path: Path, make_run: Callable[..., Path]) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from reweigh.experiment.finding import Finding, Store
 from reweigh.experiment.plan import tasks
 from reweigh.experiment.values import Cell, Experiment, Reported
+from reweigh.record.header import data_name
 from reweigh.report.collect import spread
 
 
@@ -85,11 +86,11 @@ def blocks(experiment: Experiment, found: Sequence[Entry]) -> list[Block]:
     """The columns of an experiment in order; one that was measured in two kinds is there twice, each by itself."""
     versions: dict[object, set[str]] = {}
     for entry in found:
-        versions.setdefault(_data(entry), set()).add(entry.finding.header.data_hash)
+        versions.setdefault(data_name(entry.finding.run), set()).add(entry.finding.header.data_hash)
 
     def kind_among_all(entry: Entry) -> Kind:
         kind = kind_of(experiment, entry)
-        changed = len(versions[_data(entry)]) > 1
+        changed = len(versions[data_name(entry.finding.run)]) > 1
         return kind._replace(data=entry.finding.header.data_hash[:12]) if changed else kind
 
     made = []
@@ -106,13 +107,6 @@ def blocks(experiment: Experiment, found: Sequence[Entry]) -> list[Block]:
             lines = tuple(_line(cell, experiment.metrics, [e for e in alike if e.row == cell.row]) for cell in shown)
             made.append(Block(experiment.name, column, kind, lines))
     return made
-
-
-def _data(entry: Entry) -> tuple[object, ...]:
-    """What the data of an entry are called: under one name they should have one hash."""
-    run = entry.finding.run
-    columns = run.label_column, run.text_column, run.text_vectors, run.image_size
-    return run.data, run.test_data, *columns
 
 
 def _line(cell: Cell, metrics: Sequence[str], found: Sequence[Entry]) -> Line:

@@ -75,6 +75,12 @@ def read_header(folder: Path) -> Header:
     return header
 
 
+def data_name(run: Run) -> tuple[object, ...]:
+    """What the data of a run are called: under one name they should have one hash."""
+    columns = run.label_column, run.text_column, run.text_vectors, run.image_size
+    return run.data, run.test_data, *columns
+
+
 def check_same(path: Path, there: Header, here: Header) -> None:
     """Refuse to go on with a record of something else."""
     for name, old, new in (

@@ -1,4 +1,4 @@
-"""The runs of a report, and those that differ in nothing but the seed as one group."""
+"""The runs of a report, and those that differ in nothing but the seed, and had the same data, as one group."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 
 from reweigh.data.dataset import TEST
 from reweigh.errors import DataError
+from reweigh.noise.arrays import DIGITS
 from reweigh.record import Header, list_runs, read_header, read_result, read_rows
+from reweigh.record.header import data_name
 from reweigh.spec import Run, describe, parse
 from reweigh.spec.signatures import brief
 
 TAUGHT = ("weighting", "loss", "method")
+HASH_OF_DATA = "hash of data"
 _SEEDS = ("seed", "noise_seed")
 _RECORDS = {field.name for field in describe() if field.records}
 
@@ -71,13 +74,14 @@ def collect(paths: Iterable[Path]) -> Collected:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in nothing but the seed.
+    """Runs of the same data that differ in nothing but the seed.
 
     Attributes:
         label: what tells it from the other groups: what it is taught by, and the fields in which they differ.
         runs: by seed.
         varying: those fields of the run, with their values, that are not the same in all groups and can change a
-            result; where that leaves two groups alike, also those that say what is recorded.
+            result; where that leaves two groups alike, also those that say what is recorded. Where data of one name
+            were not the same in all runs, `HASH_OF_DATA` is among them, with its beginning.
     """
 
     label: str
@@ -138,20 +142,28 @@ class Curve(NamedTuple):
 
 
 def group(runs: Sequence[Told]) -> list[Group]:
-    """Runs that differ only in their seeds together, in the order of their first."""
+    """Runs that differ only in their seeds together, in the order of their first.
+
+    A run's fields say which data it is of, not what they held: those of data that have changed since stand apart.
+    """
     hashed = [field.name for field in describe() if field.hashed and field.name not in _SEEDS]
-    together: dict[str, list[Told]] = {}
+    together: dict[tuple[str, str], list[Told]] = {}
+    versions: dict[object, set[str]] = {}
     for told in runs:
         values = {name: value for name, value in told.header.run.identity().items() if name in hashed}
-        together.setdefault(json.dumps(values, sort_keys=True), []).append(told)
-    keys = [json.loads(key) for key in together]
+        together.setdefault((json.dumps(values, sort_keys=True), told.header.data_hash), []).append(told)
+        versions.setdefault(data_name(told.header.run), set()).add(told.header.data_hash)
+    keys = [json.loads(key) for key in dict.fromkeys(fields for fields, _ in together)]
     differing = [name for name in hashed if len({json.dumps(key.get(name)) for key in keys}) > 1]
     telling = [name for name in differing if name not in _RECORDS]
     if len({json.dumps([key.get(name) for name in telling]) for key in keys}) < len(keys):
         telling = differing
     groups = []
     for members in together.values():
-        varying = {name: getattr(members[0].header.run, name) for name in telling}
+        header = members[0].header
+        varying = {name: getattr(header.run, name) for name in telling}
+        if len(versions[data_name(header.run)]) > 1:
+            varying[HASH_OF_DATA] = header.data_hash[:DIGITS]
         ordered = tuple(sorted(members, key=lambda told: told.header.run.seed))
         groups.append(Group(_label(ordered[0].header.run, varying), ordered, varying))
     return groups
