@@ -11,6 +11,7 @@ import reweigh
 from reweigh.cli.app import app
 from reweigh.report import Group, Lines, Series, collect, draw, group, paper_figure, write
 from reweigh.report.dynamics import densities, dynamics
+from reweigh.report.figure import Bars, Figure, Heat
 from reweigh.report.inside import inside
 
 
@@ -56,6 +57,20 @@ def test_files(tmp_path: Path, suffix: str) -> None:
     assert content == (tmp_path / f"b.{suffix}").read_bytes()
     with pytest.raises(ValueError, match=r"a figure ends in .png, .svg, .pdf"):
         write(paper_figure("1b").figures, tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("name", ["US$ and A$", "$_$", r"$\frac$", "a_b"])
+def test_names_are_drawn_as_they_are(tmp_path: Path, name: str) -> None:
+    line, pair = Series(name, (0.0, 1.0), (0.0, 1.0)), (name, "other")
+    figures: list[Figure] = [
+        Lines("lines", name, "", name, name, (line,)),
+        Heat("heat", name, "", name, name, pair, pair, ((1.0, None), (None, 2.0))),
+        Bars("bars", name, "", name, name, pair, ((name, (0.5, None)), ("more", (0.5, 1.0)))),
+    ]
+    write(figures, tmp_path / "figure.svg")
+    drawn = (tmp_path / "figure.svg").read_text().count(f"<!-- {name}")  # matplotlib says what it has drawn
+    titles_and_axes, line_in_legend, ticks, bar_in_legend = 3 * 3, 1, 2 + 1, 1
+    assert drawn == titles_and_axes + line_in_legend + ticks + bar_in_legend
 
 
 def test_figure_1b_shows_the_densities_of_the_library() -> None:

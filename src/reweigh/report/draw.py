@@ -21,6 +21,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 _INSIDE = 8  # lines, whose legend hides none of them within the panel
 _PANEL = (6.4, 4.2)  # inches
 _WRITTEN = 12  # classes up to which a matrix has its numbers written in
+_AS_IT_IS = {"text.parse_math": False}  # a class may be called $_$
 
 
 def write(figures: Sequence[Figure], path: Path, *, columns: int | None = None) -> None:
@@ -31,7 +32,7 @@ def write(figures: Sequence[Figure], path: Path, *, columns: int | None = None) 
     drawn, content = draw(figures, columns=columns), io.BytesIO()
     matplotlib = require("matplotlib", extra="plot")
     # the salt makes ids, and the missing date the rest, the same every time
-    with matplotlib.rc_context({"svg.hashsalt": "reweigh"}):
+    with matplotlib.rc_context({"svg.hashsalt": "reweigh", **_AS_IT_IS}):
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix)
         drawn.savefig(content, format=suffix[1:], metadata=metadata)
     make_folder(path.parent)
@@ -47,22 +48,26 @@ def draw(figures: Sequence[Figure], *, columns: int | None = None) -> Any:
     # Figure by hand: pyplot would keep a global state and might look for a display.
     size = (_PANEL[0] * columns, _PANEL[1] * rows)
     drawn = require("matplotlib.figure", extra="plot").Figure(figsize=size, dpi=150, layout="constrained")
-    for i, figure in enumerate(figures):
-        axes = drawn.add_subplot(rows, columns, i + 1)
-        axes.set_title(fill(figure.title, 60), fontsize=11)
-        axes.set_xlabel(figure.x_label)
-        axes.set_ylabel(figure.y_label)
-        axes.spines[["top", "right"]].set_visible(False)
-        match figure:
-            case Lines():
-                _lines(axes, figure)
-            case Stack():
-                _stack(axes, figure)
-            case Heat():
-                _heat(drawn, axes, figure)
-            case Bars():
-                _bars(axes, figure)
+    with require("matplotlib", extra="plot").rc_context(_AS_IT_IS):
+        for i, figure in enumerate(figures):
+            _panel(drawn, drawn.add_subplot(rows, columns, i + 1), figure)
     return drawn
+
+
+def _panel(drawn: Any, axes: Any, figure: Figure) -> None:
+    axes.set_title(fill(figure.title, 60), fontsize=11)
+    axes.set_xlabel(figure.x_label)
+    axes.set_ylabel(figure.y_label)
+    axes.spines[["top", "right"]].set_visible(False)
+    match figure:
+        case Lines():
+            _lines(axes, figure)
+        case Stack():
+            _stack(axes, figure)
+        case Heat():
+            _heat(drawn, axes, figure)
+        case Bars():
+            _bars(axes, figure)
 
 
 def _lines(axes: Any, figure: Lines) -> None:
