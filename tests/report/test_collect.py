@@ -89,6 +89,20 @@ def test_none_twice_and_the_damaged_named(tmp_path: Path, make_run: Callable[...
         collect([tmp_path / "nothing"])
 
 
+def test_a_copy_of_a_run_counts_once(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    make_run(here, seed=0, done=False)
+    whole = make_run(there, seed=0)
+    for root in (here, there):
+        make_run(root, seed=1)
+        make_run(root, seed=2, data_hash="cd"[root == here] * 64)
+    found = collect([here, there])
+    assert whole in [run.folder for run in found.runs]  # and not the other, which is not done
+    assert sorted(run.header.run.seed for run in found.runs) == [0, 1, 2, 2]
+    assert len(found.problems) == 2
+    assert all("the same run as" in problem for problem in found.problems)
+
+
 def test_leading(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     for i, top in enumerate((0.5, 0.9, 0.7)):
         make_run(tmp_path, f"DM(0.5, {i})", top=top)

@@ -44,7 +44,7 @@ class Told(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """The runs that were found, and a sentence for each that could not be read."""
+    """The runs that were found, and a sentence for each that could not be read or is there already."""
 
     runs: list[Told]
     problems: list[str]
@@ -54,7 +54,7 @@ def collect(paths: Iterable[Path]) -> Collected:
     """All runs of the given folders, each the folder of a run or a folder of such folders; none twice.
 
     A damaged run among others is left out with a sentence; one that was named itself is refused, and so is a folder
-    without runs.
+    without runs. Of copies of a run, which would count as more seeds than there are, the one that got farthest stays.
     """
     found: dict[Path, Told] = {}
     problems: list[str] = []
@@ -69,7 +69,18 @@ def collect(paths: Iterable[Path]) -> Collected:
             problems += [summary.problem for summary in summaries if summary.problem is not None]
         for folder in folders:
             found[folder.resolve()] = Told(folder, read_header(folder), read_rows(folder), read_result(folder))
-    return Collected(list(found.values()), problems)
+    kept: dict[tuple[str, ...], Told] = {}
+    for told in found.values():
+        key = told.header.run.hash(), told.header.data_hash, told.header.label_hash
+        first = kept.setdefault(key, told)
+        if first is not told:
+            kept[key], other = (told, first) if _progress(told) > _progress(first) else (first, told)
+            problems.append(f"{other.folder}: the same run as {kept[key].folder}")
+    return Collected(list(kept.values()), problems)
+
+
+def _progress(told: Told) -> tuple[bool, int]:
+    return told.result is not None, len(told.rows)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ const MOST_LINES = 8;
 function buildReport(report, root) {
   const { groups } = report;
   if (report.problems.length) {
-    root.append(el("div", { class: "note" }, el("p", null, "Left out, because they could not be read:"), el("ul", null, report.problems.map((text) => el("li", null, text)))));
+    root.append(el("div", { class: "note" }, el("p", null, "Left out:"), el("ul", null, report.problems.map((text) => el("li", null, text)))));
   }
   const byScore = groups.map((_, i) => i).sort((a, b) => ((groups[b].final || [-1])[0]) - ((groups[a].final || [-1])[0]));
   const chosen = new Set(byScore.slice(0, Math.min(6, groups.length)));
