@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,16 @@ def test_a_copy_of_a_run_counts_once(tmp_path: Path, make_run: Callable[..., Pat
     assert sorted(run.header.run.seed for run in found.runs) == [0, 1, 2, 2]
     assert len(found.problems) == 2
     assert all("the same run as" in problem for problem in found.problems)
+
+
+def test_a_name_in_another_encoding_gets_into_the_page(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    root = tmp_path / os.fsdecode(b"caf\xe9")
+    good, bad = make_run(root), make_run(root, "CCE")
+    (bad / "run.json").write_text("{")
+    good.rename(root / os.fsdecode(b"\xe9t\xe9"))
+    page = report_page(collect([root]), title=os.fsdecode(b"\xe9")).encode().decode()
+    assert "caf\\udce9" in page
+    assert '"folder":"\\udce9t\\udce9"' in page  # as JSON has it
 
 
 def test_leading(tmp_path: Path, make_run: Callable[..., Path]) -> None:

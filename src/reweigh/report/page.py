@@ -67,15 +67,20 @@ def assemble(
     policy = f"default-src 'none'; {sources}; base-uri 'none'"
     filled = {
         "policy": policy,
-        "title": html.escape(title),
+        "title": html.escape(_writable(title)),
         "style": style,
         "script": script,
         # a class may be called </script>
-        "data": data.replace("<", "\\u003c"),
+        "data": _writable(data).replace("<", "\\u003c"),
     }
     page = (assets / "page.html").read_text("utf-8")
     pieces = page.split("{{")
     return pieces[0] + "".join(filled[name] + rest for name, _, rest in (piece.partition("}}") for piece in pieces[1:]))
+
+
+def _writable(text: str) -> str:
+    """The text in UTF-8: a folder may be called in another encoding; JSON escapes such letters the same way."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _digest(text: str) -> str:
