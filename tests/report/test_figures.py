@@ -122,6 +122,10 @@ def test_event_files_hold_every_number(tmp_path: Path, runs: Path) -> None:
     assert len(read.Histograms("weight/histogram")) == len(told.rows)
     with pytest.raises(ValueError, match="is there already"):
         write_events([told], tmp_path / "events")
+    other = told._replace(folder=tmp_path / told.folder.name)
+    with pytest.raises(ValueError, match="is called like"):
+        write_events([told, other], tmp_path / "more")
+    assert not (tmp_path / "more").exists()
 
 
 def command(*arguments: str) -> Any:
@@ -153,6 +157,15 @@ def test_every_figure_as_a_file(tmp_path: Path, runs: Path) -> None:
     written = [Path(file) for file in json.loads(told.stdout)["files"]]
     assert len(written) == 1 + 7 + 8 + 1  # the page, figures over time and densities, from inside, and events
     assert all(file.is_dir() or file.stat().st_size > 0 for file in written)
+
+
+def test_figures_of_data_that_have_changed_lie_apart(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    for root, data in (("old", "c"), ("new", "d")):
+        make_run(tmp_path / root, data_hash=data * 64)
+    folders = [str(tmp_path / root) for root in ("old", "new")]
+    said = command("report", *folders, "-o", str(tmp_path / "a.html"), "--figures", str(tmp_path / "drawn"), "--json")
+    files = json.loads(said.stdout)["files"]
+    assert len(set(files)) == len(files) > 2
 
 
 def test_commands_end_with_a_sentence(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def _folders(names: list[str], runs: Path) -> list[Path]:
 
 def _draw(groups: list[Group], folder: Path, file_format: Format) -> list[Path]:
     from reweigh.report import write
-    from reweigh.report.collect import leading
+    from reweigh.report.collect import HASH_OF_DATA, leading
     from reweigh.report.dynamics import densities, dynamics
     from reweigh.report.inside import inside
 
@@ -106,8 +106,10 @@ def _draw(groups: list[Group], folder: Path, file_format: Format) -> list[Path]:
         written.append(folder / f"{figure.key}.{file_format.value}")
         write([figure], written[-1])
     for member in chosen:
+        name = member.runs[0].header.run.folder_name()
+        if HASH_OF_DATA in member.varying:  # which the name does not tell
+            name = f"{name}-{member.varying[HASH_OF_DATA]}"
         for inner in inside(member, points=400):
-            name = member.runs[0].header.run.folder_name()
             written.append(folder / name / f"{inner.key}.{file_format.value}")
             write([inner], written[-1])
     return written

@@ -26,7 +26,10 @@ def write_events(runs: Iterable[Told], root: Path) -> list[Path]:
 
     chosen = list(runs)
     folders = [root / told.folder.resolve().name for told in chosen]
-    for folder in folders:
+    for i, folder in enumerate(folders):
+        if folder in folders[:i]:
+            both = f"{chosen[i].folder} is called like {chosen[folders.index(folder)].folder}"
+            raise ValueError(f"{both}: TensorBoard would show their events as those of one run")
         if folder.exists():
             raise ValueError(f"{folder}: is there already; TensorBoard would show its events twice")
     for told, folder in zip(chosen, folders, strict=True):
