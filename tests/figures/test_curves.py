@@ -4,13 +4,14 @@ import math
 
 import pytest
 
-from reweigh.figures.curves import curve_of, height_of
+from reweigh.figures.curves import curve_of, density_of, height_of
 from reweigh.weighting import CCE, DM, GCE, MAE, Beta, Tapered, Uniform
 
 
 @pytest.mark.parametrize("weighting", [CCE(), MAE(), GCE(0.7), DM(0.5, 12), DM(2, -3), Uniform()], ids=repr)
 def test_a_curve_is_a_density_with_its_mode_on_top(weighting) -> None:
     curve = curve_of(weighting)
+    assert density_of(weighting) == (curve.p, curve.h)
     inner = sum(a + b for a, b in zip(curve.h, curve.h[1:], strict=False)) / 2 / (len(curve.h) - 1)
     assert inner == pytest.approx(1, abs=2e-3)
     for mode in curve.modes:

@@ -62,6 +62,22 @@ class Curve:
         return self.h[round(p * (len(self.p) - 1))]
 
 
+def density_of(weighting: Weighting) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """p evenly from 0 to 1 and h = w / Z there, w itself where Z is infinite: a curve without its numbers, which cost.
+
+    >>> from reweigh.weighting import CCE
+    >>> density_of(CCE())[1][0]
+    2.0
+    """
+    return _density(weighting, float(log_integral(weighting)))
+
+
+def _density(weighting: Weighting, log_z: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    p = torch.linspace(0, 1, POINTS, dtype=torch.float64)
+    log_w = weighting.log_weight(p.log(), p.flip(0).log())
+    return tuple(p.tolist()), tuple((log_w - (0.0 if log_z == math.inf else log_z)).exp().tolist())
+
+
 def curve_of(
     weighting: Weighting | Callable[..., Tensor], label: str | None = None, *, taper: float | None = None
 ) -> Curve:
@@ -80,16 +96,16 @@ def curve_of(
     from reweigh.criterion.options import PUBLISHED_TAPER
 
     weighting = as_weighting(weighting)
-    p = torch.linspace(0, 1, POINTS, dtype=torch.float64)
     log_z = float(log_integral(weighting))
     infinite = log_z == math.inf
+    p, h = _density(weighting, log_z)
     if taper is None:
         own = weighting.kind == "loss" or is_tapered(weighting)
         taper = 0.0 if own else PUBLISHED_TAPER
     return Curve(
         label=label or repr(weighting),
-        p=tuple(p.tolist()),
-        h=tuple((weighting.log_weight(p.log(), p.flip(0).log()) - (0.0 if infinite else log_z)).exp().tolist()),
+        p=p,
+        h=h,
         mode=weighting.mode,
         integral=float(integral(weighting)),
         variance=math.inf if infinite else float(emphasis_variance(weighting)),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from reweigh.data.dataset import NOISY_HOLDOUT, TEST
 from reweigh.errors import DataError
-from reweigh.figures.curves import curve_of
+from reweigh.figures.curves import density_of
 from reweigh.report.collect import Group
 from reweigh.report.figure import Lines, Series, thin
 from reweigh.spec import is_scheduled, parse
@@ -147,10 +147,10 @@ def densities(groups: Sequence[Group]) -> Lines | None:
                 weighting = at(step)
             except ValueError as error:
                 raise DataError(f"{group.runs[0].folder}: its weighting cannot be read: {error}") from error
-            curve = curve_of(weighting)
-            kept = thin(len(curve.p), DENSITY_POINTS)
+            every, density = density_of(weighting)
+            kept = thin(len(every), DENSITY_POINTS)
             name = f"{group.label}: {words}" if words else group.label
-            p, h = tuple(curve.p[k] for k in kept), tuple(curve.h[k] for k in kept)
+            p, h = tuple(every[k] for k in kept), tuple(density[k] for k in kept)
             series.append(
                 Series(name, p, tuple(value if value < 1e6 else None for value in h), None, i, variant, words)
             )
