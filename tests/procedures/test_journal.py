@@ -172,3 +172,11 @@ def test_forgetting_never_chooses_a_rate_at_which_training_diverged(run: Run, tm
     assert result["validation"]["0.1"] is None
     with pytest.raises(ValueError, match=r"training diverged at every dropout rate \(0.1\); try a smaller lr"):
         forgetting(tried, tmp_path, rates=(0.1,))
+
+
+@pytest.mark.parametrize("change", [{"runs": []}, {"made": None}, {"made": [1]}, {"result": 3}, {"settings": None}])
+def test_a_damaged_account_is_refused_by_name(change: dict[str, object], run: Run, tmp_path: Path) -> None:
+    path = label_correction(run, tmp_path / "runs") / "procedure.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataError, match=r"procedure\.json: "):
+        label_correction(run, tmp_path / "runs", carry_out=never)

@@ -17,7 +17,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -60,7 +60,7 @@ class Journal:
             "run": run.to_mapping(),
             "settings": _canonical(settings),
             "runs": [],
-            "made": dict(read_json(self.folder / FILE).get("made", {})) if (self.folder / FILE).exists() else {},
+            "made": dict(read_journal(self.folder).made) if (self.folder / FILE).exists() else {},
             "result": None,
         }
 
@@ -149,6 +149,7 @@ class Account:
     settings: Mapping[str, Any]
     runs: tuple[tuple[str, str], ...]
     result: Mapping[str, Any] | None
+    made: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_journal(folder: Path) -> Account:
@@ -158,17 +159,21 @@ def read_journal(folder: Path) -> Account:
     if content.get("format") != FORMAT:
         raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
     try:
-        return Account(
+        account = Account(
             procedure=str(content["procedure"]),
             run=Run.from_mapping(content["run"]),
             settings=dict(content["settings"]),
             runs=tuple((str(entry["role"]), str(entry["folder"])) for entry in content["runs"]),
             result=None if content["result"] is None else dict(content["result"]),
+            made=dict(content.get("made", {})),
         )
     except KeyError as error:
         raise DataError(f"{path}: {error} is missing") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path}: {error}") from error
+    if account.result is not None and not account.runs:
+        raise DataError(f"{path}: has a result, but no runs that it is of")
+    return account
 
 
 def folder_name(name: str, run: Run, settings: Settings) -> str:
