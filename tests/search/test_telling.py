@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,20 @@ def test_a_trial_that_was_cut_short_between_its_choices(tmp_path: Path) -> None:
     outcome = read_outcome(study, plan, tmp_path)
     assert [tried.point for tried in outcome.tried] == [None, point, None]
     assert len(outcome.to_csv().splitlines()) == 4
+
+
+def test_final_runs_that_were_removed_are_not_counted(tmp_path: Path) -> None:
+    plan = plan_search(FIELDS, GRID, seeds=(0, 1))
+    whole = search(plan, tmp_path, where=CPU, beat=1)
+    for left in (whole.finals[:1], ()):
+        shutil.rmtree(tmp_path / whole.finals[len(left)].run)
+        outcome = search(plan, tmp_path, where=CPU, beat=1)
+        assert outcome.finals == left
+        assert outcome.gone == [0, 1][len(left) :]
+        assert "without a test part" not in page(outcome)
+    words = options({**FIELDS, **CPU, "space": GRID, "seeds": 2, "runs": tmp_path})
+    told = CliRunner().invoke(app, ["search", *words]).output
+    assert "on all training data: the runs of seeds 0, 1 have been removed" in told
 
 
 def test_the_slurm_script() -> None:

@@ -176,6 +176,8 @@ def report(outcome: Outcome) -> None:
         print(f"on all training data: {outcome.holdout} accuracy {number(mean)}{spread} (final, seeds {seeds})")
     elif outcome.finals:
         print(f"on all training data: trained with seeds {seeds}; the data have no test part to judge them by")
+    if outcome.gone:
+        print(f"on all training data: the runs of seeds {', '.join(map(str, outcome.gone))} have been removed")
 
 
 def trials_table(outcome: Outcome) -> RenderableType:

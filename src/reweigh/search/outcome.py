@@ -65,7 +65,7 @@ class Outcome:
         name: of the study.
         plan: what was asked for; `plan.judged` says whether the validation set was clean or noisy.
         tried: all trials, by slot.
-        finals: by seed; empty until there are any.
+        finals: by seed; empty until there are any, and without those whose run has been removed.
         holdout: what the final accuracies are of: "test", "noisy hold-out", or "trusted set" where the only test
             part is the set that the setting was chosen by.
     """
@@ -92,6 +92,11 @@ class Outcome:
         if not values:
             return None
         return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+
+    @property
+    def gone(self) -> list[int]:
+        """Of a finished search, the seeds of final runs that have been removed."""
+        return [seed for seed in self.plan.seeds if seed not in {final.seed for final in self.finals}]
 
     def setting(self, tried: Tried) -> dict[str, Any]:
         """The fields of `Run` that a trial chose."""
@@ -170,7 +175,8 @@ def _finals(found: Sequence[Slot], root: Path) -> list[Final]:
     for slot in found:
         if slot.trial is not None and slot.trial.state == TrialState.COMPLETE:
             run = str(slot.trial.user_attrs["run"])
-            result = read_result(root / run) or {}
+            if (result := read_result(root / run)) is None:
+                continue
             final, best = ((result.get(which) or {}).get("test_accuracy") for which in ("final", "best"))
             finals.append(Final(int(slot.trial.params["seed"]), run, final, best))
     return sorted(finals, key=lambda final: final.seed)
