@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 Make = Callable[..., Any]
 ONES = "[[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]"
@@ -27,14 +28,26 @@ def test_a_pass_without_gradients_leaves_the_next_one_its_own(make_method: Make,
     assert all(parameter.grad is not None for parameter in method.net.parameters())
 
 
-def test_mentors_are_trained_as_without_it(make_method: Make) -> None:
-    mentors = []
-    for within in (False, True):
-        method = make_method("MentorNetPD(mentor='net', mentor_steps=20)")
+def without_and_within(make_method: Make, text: str, act: Callable[[Any], object]) -> list[Any]:
+    """The method after it acted without autocast, and after it acted under it."""
+    methods = [make_method(text), make_method(text)]
+    for method, within in zip(methods, (False, True), strict=True):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=within):
-            method.loss(method.context.batches.batch(0), 0)
-        mentors.append(torch.cat([parameter.flatten() for parameter in method.mentor.parameters()]))
-    assert torch.equal(*mentors)
+            act(method)
+    return methods
+
+
+def first_loss(method: Any) -> object:
+    return method.loss(method.context.batches.batch(0), 0)
+
+
+def flat(net: nn.Module) -> Tensor:
+    return torch.cat([parameter.flatten() for parameter in net.parameters()])
+
+
+def test_mentors_are_trained_as_without_it(make_method: Make) -> None:
+    one, other = without_and_within(make_method, "MentorNetPD(mentor='net', mentor_steps=20)", first_loss)
+    assert torch.equal(flat(one.mentor), flat(other.mentor))
 
 
 def test_weights_that_were_taught_within_an_iteration_are_used_in_it(make_method: Make) -> None:
@@ -56,21 +69,15 @@ def test_weights_that_were_taught_within_an_iteration_are_used_in_it(make_method
 
 
 def test_a_generator_is_pretrained_as_without_it(make_method: Make) -> None:
-    found = []
-    for within in (False, True):
-        method = make_method(f"Masking({ONES}, warm_up=0, pretrain=20, estimate='anchor')")
+    def begin(method: Any) -> None:
         method.net.forward = lambda x: torch.ones(len(x), 4)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=within):
-            method.begin()
-        found.append(torch.cat([parameter.flatten() for parameter in method.generator.parameters()]))
-    assert torch.equal(*found)
+        method.begin()
+
+    text = f"Masking({ONES}, warm_up=0, pretrain=20, estimate='anchor')"
+    one, other = without_and_within(make_method, text, begin)
+    assert torch.equal(flat(one.generator), flat(other.generator))
 
 
 def test_the_dimension_before_training_is_taken_as_all_later_ones(make_method: Make) -> None:
-    found = []
-    for within in (False, True):
-        method = make_method("D2L(start=0, k=5)")
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=within):
-            method.loss(method.context.batches.batch(0), 0)
-        found.append(method.dimensions)
-    assert found[0] == found[1]
+    one, other = without_and_within(make_method, "D2L(start=0, k=5)", first_loss)
+    assert one.dimensions == other.dimensions

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from reweigh.experiment.finding import Finding, Store
 from reweigh.experiment.plan import tasks
 from reweigh.experiment.values import Cell, Experiment, Reported
-from reweigh.record.header import data_name
+from reweigh.record.header import data_versions
 from reweigh.report.collect import spread
 
 
@@ -84,14 +84,10 @@ def kind_of(experiment: Experiment, entry: Entry) -> Kind:
 
 def blocks(experiment: Experiment, found: Sequence[Entry]) -> list[Block]:
     """The columns of an experiment in order; one that was measured in two kinds is there twice, each by itself."""
-    versions: dict[object, set[str]] = {}
-    for entry in found:
-        versions.setdefault(data_name(entry.finding.run), set()).add(entry.finding.header.data_hash)
+    version = data_versions(entry.finding.header for entry in found)
 
     def kind_among_all(entry: Entry) -> Kind:
-        kind = kind_of(experiment, entry)
-        changed = len(versions[data_name(entry.finding.run)]) > 1
-        return kind._replace(data=entry.finding.header.data_hash[:12]) if changed else kind
+        return kind_of(experiment, entry)._replace(data=version(entry.finding.header))
 
     made = []
     for column in experiment.columns:

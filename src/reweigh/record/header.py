@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -75,7 +75,18 @@ def read_header(folder: Path) -> Header:
     return header
 
 
-def data_name(run: Run) -> tuple[object, ...]:
+def data_versions(headers: Iterable[Header]) -> Callable[[Header], str | None]:
+    """What tells the data of one of these runs from others of their name: how their hash begins; None without others.
+
+    A run's fields say which data it is of, not what they held.
+    """
+    versions: dict[object, set[str]] = {}
+    for header in headers:
+        versions.setdefault(_data_name(header.run), set()).add(header.data_hash)
+    return lambda header: header.data_hash[:12] if len(versions[_data_name(header.run)]) > 1 else None
+
+
+def _data_name(run: Run) -> tuple[object, ...]:
     """What the data of a run are called: under one name they should have one hash."""
     columns = run.label_column, run.text_column, run.text_vectors, run.image_size
     return run.data, run.test_data, *columns

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from reweigh.data.dataset import TEST
 from reweigh.errors import DataError
-from reweigh.noise.arrays import DIGITS
 from reweigh.record import Header, list_runs, read_header, read_result, read_rows
-from reweigh.record.header import data_name
+from reweigh.record.header import data_versions
 from reweigh.spec import Run, describe, parse
 from reweigh.spec.signatures import brief
 
@@ -159,22 +158,21 @@ def group(runs: Sequence[Told]) -> list[Group]:
     """
     hashed = [field.name for field in describe() if field.hashed and field.name not in _SEEDS]
     together: dict[tuple[str, str], list[Told]] = {}
-    versions: dict[object, set[str]] = {}
     for told in runs:
         values = {name: value for name, value in told.header.run.identity().items() if name in hashed}
         together.setdefault((json.dumps(values, sort_keys=True), told.header.data_hash), []).append(told)
-        versions.setdefault(data_name(told.header.run), set()).add(told.header.data_hash)
     keys = [json.loads(key) for key in dict.fromkeys(fields for fields, _ in together)]
     differing = [name for name in hashed if len({json.dumps(key.get(name)) for key in keys}) > 1]
     telling = [name for name in differing if name not in _RECORDS]
     if len({json.dumps([key.get(name) for name in telling]) for key in keys}) < len(keys):
         telling = differing
+    version = data_versions(told.header for told in runs)
     groups = []
     for members in together.values():
         header = members[0].header
         varying = {name: getattr(header.run, name) for name in telling}
-        if len(versions[data_name(header.run)]) > 1:
-            varying[HASH_OF_DATA] = header.data_hash[:DIGITS]
+        if (told_apart := version(header)) is not None:
+            varying[HASH_OF_DATA] = told_apart
         ordered = tuple(sorted(members, key=lambda told: told.header.run.seed))
         groups.append(Group(_label(ordered[0].header.run, varying), ordered, varying))
     return groups
