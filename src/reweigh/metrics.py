@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,22 @@ def per_class_accuracy(predicted: Tensor, target: Tensor, num_classes: int) -> l
     right = torch.bincount(target[predicted == target], minlength=num_classes)
     total = torch.bincount(target, minlength=num_classes)
     return [r / n if n else None for r, n in zip(right.tolist(), total.tolist(), strict=True)]
+
+
+def given_up(p_by_class: Sequence[float | None]) -> list[int]:
+    """The classes c whose examples have a mean p of their label below half of chance: p̄_c < 1 / (2C).
+
+    A net that knows nothing gives them 1 / C, so it has turned away from these, as it does where a density rewards
+    whatever is learnt first.
+
+    Args:
+        p_by_class: p̄_c of every class, None of one without examples.
+
+    >>> given_up([0.5, 0.02, 0.6, None, 0.3])
+    [1]
+    """
+    chance = 1 / max(1, len(p_by_class))
+    return [c for c, mean in enumerate(p_by_class) if mean is not None and mean < chance / 2]
 
 
 def reliability(confidence: Tensor, correct: Tensor, bins: int = 15) -> list[dict[str, float]]:

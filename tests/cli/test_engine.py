@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reweigh.cli.engine import print_result
+
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -77,3 +79,17 @@ def test_a_net_that_cannot_be_used(reweigh, tmp_path: Path, net: str, shape, tol
     assert told in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("classes", "told"),
+    [
+        ([], ""),
+        (["cat"], "1 class given up: cat (mean p of its labels below half of chance)"),
+        (list("abcdefg"), "7 classes given up: a, b, c, d, e and 2 more (mean p"),
+    ],
+)
+def test_classes_given_up_are_told_with_the_result(capsys, classes: list[str], told: str) -> None:
+    print_result({"final": {"test_accuracy": 0.4}, "best": None, "diverged": None, "given_up": classes})
+    said = capsys.readouterr().out.splitlines()
+    assert (told in said[-1]) if told else not any("given up" in line for line in said)

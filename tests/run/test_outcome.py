@@ -88,3 +88,18 @@ def test_a_sound_run_has_not_diverged(tmp_path: Path) -> None:
     assert result is not None
     assert result["diverged"] is None
     assert not [update.note for update in updates if update.note is not None]
+
+
+def test_classes_that_are_given_up_are_named(tmp_path: Path) -> None:
+    """A narrow density rewards what is learnt first: the net turns to some classes and away from others."""
+    usual = replace(WILD, net="mlp-64", noise="symmetric", rate=0.4, lr=0.01, iterations=300, batch_size=128)
+    for weighting, is_narrow in (("DM(1, 16)", True), ("CCE", False)):
+        folder = execute(replace(usual, weighting=weighting), tmp_path)
+        result, means = read_result(folder), read_rows(folder)[-1]["p_by_class"]
+        assert result is not None
+        names = [str(digit) for digit, mean in enumerate(means) if mean < 0.05]
+        assert result["given_up"] == names
+        assert (len(names) > 0) == is_narrow
+        finding = find(folder)
+        assert finding is not None
+        assert finding.metrics["given_up"] == len(names) / 10

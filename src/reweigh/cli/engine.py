@@ -118,9 +118,14 @@ def report(folder: Path, as_json: bool) -> None:
 
 def print_result(result: Mapping[str, Any]) -> None:
     """The table of a result, and a sentence where there is something to know before it is used."""
+    from reweigh.record import caveat
+
     console().print(result_table(result))
     if result.get("diverged") is not None:
         print(f"training diverged: not finite at iteration {result['diverged']}; try a smaller --lr")
+    elif told := caveat(result):
+        whose = "its" if len(result["given_up"]) == 1 else "their"
+        print(f"{told} (mean p of {whose} labels below half of chance); try another --lr, a smaller beta, a rising one")
 
 
 def result_table(result: Mapping[str, Any]) -> RenderableType:

@@ -62,7 +62,7 @@ def failed(folder: Path, error: Exception) -> Ended:
 
 def report_together(ended: Sequence[Ended], as_json: bool) -> None:
     """How each run ended and what it gave; where one did not end well, the exit code says so."""
-    from reweigh.record import read_result
+    from reweigh.record import caveat, read_result
 
     results = [(read_result(each.folder) or {}) if each.state == "done" else {} for each in ended]
     if as_json:
@@ -74,7 +74,7 @@ def report_together(ended: Sequence[Ended], as_json: bool) -> None:
         print_json({"runs": runs})
     else:
         rows = [
-            (each.folder.name, each.state, each.problem or _problem(result), measured_on(result), *accuracies(result))
+            (each.folder.name, each.state, each.problem or caveat(result), measured_on(result), *accuracies(result))
             for each, result in zip(ended, results, strict=True)
         ]
         console().print(table(("run", "state", "problem", "tested on", "final accuracy", "best"), rows, left=4))
@@ -106,10 +106,6 @@ def accuracies(result: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """
     final, best = ((result.get(which) or {}).get("test_accuracy") for which in ("final", "best"))
     return final, best
-
-
-def _problem(result: Mapping[str, Any]) -> str:
-    return "" if result.get("diverged") is None else f"training diverged by iteration {result['diverged']}"
 
 
 def _means(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:

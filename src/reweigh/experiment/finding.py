@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from reweigh.errors import DataError
+from reweigh.metrics import given_up
 from reweigh.record import Header, read_header, read_result, read_rows
 from reweigh.record.files import read_json
 from reweigh.report.collect import Told
@@ -126,6 +127,8 @@ def find(folder: Path) -> Finding | None:
     metrics: dict[str, float | None] = {name: final[key] for name, key in _FINAL.items() if key in final}
     if best.get("test_accuracy") is not None:
         metrics["best"] = best["test_accuracy"]
+    if rows and (means := rows[-1].get("p_by_class")):
+        metrics["given_up"] = len(given_up(means)) / len(means)
     diverged = result.get("diverged")
     if diverged is not None and "validation" in metrics:
         metrics["validation"] = None  # by which it could be chosen: it predicts one class for everything

@@ -24,7 +24,7 @@ def grid_of(block: Block, metrics: Sequence[str]) -> Grid:
     shown = [metric for metric in metrics if metric in reported or any(metric in line.measured for line in block.lines)]
     for metric in shown or list(metrics):
         columns.append(metric)
-        names += [metric.replace("_", " ")] + (["paper"] if metric in reported else [])
+        names += [called(metric)] + (["paper"] if metric in reported else [])
     if "printed" in reported:  # beside numbers whose kind is known it must be told apart
         names.append("paper" if len(reported) == 1 else "paper, unspecified")
     names += ["seeds", "chosen"] if any(line.chosen for line in block.lines) else ["seeds"]
@@ -32,7 +32,7 @@ def grid_of(block: Block, metrics: Sequence[str]) -> Grid:
     for line in block.lines:
         cells = [line.row]
         for metric in columns:
-            cells.append(measured(line.measured.get(metric)))
+            cells.append(measured(line.measured.get(metric), len(line.seeds)))
             if metric in reported:
                 cells.append(printed(line, metric))
         if "printed" in reported:
@@ -44,16 +44,22 @@ def grid_of(block: Block, metrics: Sequence[str]) -> Grid:
     return Grid(f"{block.column} ({kind})", tuple(names), rows)
 
 
-def measured(value: Measured | None) -> str:
-    """A share in percent, with its standard deviation over seeds.
+def called(metric: str) -> str:
+    """The head of its column."""
+    return metric.replace("_", " ")
 
-    >>> measured(Measured(0.8512, 0.004, 3)), measured(Measured(0.8512, None, 1)), measured(None)
-    ('85.1 ± 0.4', '85.1', '-')
+
+def measured(value: Measured | None, seeds: int) -> str:
+    """A share in percent, with its standard deviation over seeds; with their number where it is not that of the row.
+
+    >>> measured(Measured(0.8512, 0.004, 3), 3), measured(Measured(0.8512, None, 1), 3), measured(None, 3)
+    ('85.1 ± 0.4', '85.1 (1 seed)', '-')
     """
     if value is None:
         return "-"
     spread = "" if value.deviation is None else f" ± {100 * value.deviation:.1f}"
-    return f"{100 * value.mean:.1f}{spread}"
+    fewer = "" if value.seeds == seeds else f" ({value.seeds} {'seed' if value.seeds == 1 else 'seeds'})"
+    return f"{100 * value.mean:.1f}{spread}{fewer}"
 
 
 def printed(line: Line, metric: str) -> str:
@@ -79,6 +85,9 @@ def notes(experiment: Experiment, found: Sequence[Block]) -> list[str]:
     cost = "not measured" if experiment.cost is None else f"{experiment.cost:g} s of {experiment.cost_on} a run"
     if experiment.cells:
         told.append(f"Cost: {cost}.")
+    more = [f"{called(each)}, {METRICS[each]}" for each in experiment.metrics if each not in ("final", "best")]
+    if experiment.cells and more:
+        told.append(f"Columns: {'; '.join(more)}.")
     quoted = sorted({number.quoted for cell in experiment.cells for number in cell.reported if number.quoted})
     if quoted:
         told.append(f"[{'], ['.join(quoted)}]: numbers that the paper quotes; the others are its own runs.")

@@ -1,6 +1,7 @@
 """A run's record: header, rows, result; and many of them as one file."""
 
 from reweigh.record.archive import Unpacked, pack, unpack
+from reweigh.record.caveat import caveat
 from reweigh.record.files import RecordError
 from reweigh.record.header import Header, environment, read_header
 from reweigh.record.record import Record, Summary, list_runs, read_margins, read_p, read_result, read_rows, summarise
@@ -14,6 +15,7 @@ __all__ = [
     "RecordError",
     "Summary",
     "Unpacked",
+    "caveat",
     "environment",
     "list_runs",
     "pack",

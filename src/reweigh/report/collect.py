@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from reweigh.data.dataset import TEST
 from reweigh.errors import DataError
-from reweigh.record import Header, list_runs, read_header, read_result, read_rows
+from reweigh.record import Header, caveat, list_runs, read_header, read_result, read_rows
 from reweigh.record.header import data_versions
 from reweigh.spec import Run, describe, parse
 from reweigh.spec.signatures import brief
@@ -34,7 +34,7 @@ class Told(NamedTuple):
     def state(self) -> str:
         if self.result is None:
             return "running or stopped"
-        return "done" if self.diverged is None else f"done, but training diverged by iteration {self.diverged}"
+        return f"done, but {told}" if (told := caveat(self.result)) else "done"
 
     @property
     def diverged(self) -> int | None:
