@@ -38,6 +38,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "lr 0.01": {"lr": 0.01},
     "lr 0.03": {"lr": 0.03},
     "cosine schedule": {"schedule": "cosine"},
+    "normalised within each class": {"normalise": "class"},
     "beta rising over the first tenth": {"weighting": "DM(1, linear(0, 16, until=0.1))"},
     "float32": {"precision": "fp32"},
     "all that the authors had": {

@@ -16,6 +16,7 @@ from reweigh import CCE, DM, GCE, BinaryCriterion, Criterion, Weighting
 
 CASES: dict[str, tuple[Weighting, str | None, float]] = {
     "batch": (DM(0.5, 8), "batch", 5e-7),
+    "class": (DM(0.5, 8), "class", 5e-7),
     "plain": (CCE(), None, 0.0),
     "unit": (GCE(0.7), "unit", 1e-3),
 }

@@ -18,6 +18,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"reduction": "none"},
     {"normalise": None, "reduction": "sum"},
     {"normalise": "unit", "taper": 0.1},
+    {"normalise": "class"},
     {"value": "objective"},
     {"ignore_index": 1},
 ]

@@ -13,7 +13,7 @@ from instances import WEIGHTINGS, name
 from reweigh import CCE, DM, GCE, MAE, BinaryCriterion, Criterion, PerClass, Tapered, TruncatedGCE, Weighting
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-NORMALISE = [None, "unit", "batch"]
+NORMALISE = [None, "unit", "batch", "class"]
 
 
 def grad_of(criterion: torch.nn.Module, logits: torch.Tensor, target: torch.Tensor, **call: object) -> torch.Tensor:
@@ -203,7 +203,7 @@ def test_inspect_tells_who_counts() -> None:
     ("settings", "words"),
     [
         ({"reduction": "avg"}, "reduction must be one of 'none', 'mean', 'sum', got 'avg'"),
-        ({"normalise": "sum"}, "normalise must be one of 'auto', 'batch', 'unit', None, got 'sum'"),
+        ({"normalise": "sum"}, "normalise must be one of 'auto', 'batch', 'class', 'unit', None, got 'sum'"),
         ({"reduction": "sum"}, "reduction='sum' does not go with normalise='batch'"),
         ({"taper": -1.0}, "taper must be a number in"),
         ({"taper": "big"}, "taper must be one of 'auto', 'a number >= 0', got 'big'"),

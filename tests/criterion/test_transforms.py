@@ -37,7 +37,7 @@ def grad_of(function: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
     return gradient
 
 
-@pytest.mark.parametrize("normalise", [None, "unit", "batch"])
+@pytest.mark.parametrize("normalise", [None, "unit", "batch", "class"])
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=repr)
 def test_compiles_without_a_break(weighting: Weighting, normalise: str | None) -> None:
     logits, target = data(dtype=torch.float32)
@@ -174,7 +174,7 @@ def test_hessian_of_cross_entropy() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"normalise": None}, {"normalise": "unit"}, {"normalise": "batch"}, {"label_smoothing": 0.2}]
+    "settings", [{"normalise": each} for each in (None, "unit", "batch", "class")] + [{"label_smoothing": 0.2}]
 )
 @pytest.mark.parametrize("weighting", WEIGHTINGS[:-1], ids=repr)
 def test_second_derivative_is_that_of_the_emitted_gradient(weighting: Weighting, settings: dict[str, object]) -> None:
@@ -189,7 +189,7 @@ def test_second_derivative_is_that_of_the_emitted_gradient(weighting: Weighting,
     assert torch.autograd.gradcheck(emitted, logits.requires_grad_())
 
 
-@pytest.mark.parametrize("normalise", [None, "batch"])
+@pytest.mark.parametrize("normalise", [None, "batch", "class"])
 def test_derivative_with_respect_to_sample_weights(normalise: str | None) -> None:
     """As meta-learning needs it: how would one step's result change with each example's weight?"""
     logits, target = data(6, 3)

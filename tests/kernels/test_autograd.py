@@ -12,7 +12,7 @@ from reweigh.criterion import Criterion
 from reweigh.kernels import choice
 from reweigh.weighting import CCE, DM, Focal, Weighting
 
-NORMALISE = [None, "batch"]
+NORMALISE = [None, "batch", "class"]
 
 
 def draw(device: torch.device, n: int = 6, c: int = 10) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,12 @@ from reweigh.criterion import Criterion
 from reweigh.criterion.linear import LinearCriterion
 from reweigh.weighting import DM, MAE, Focal, Weighting
 
-CASES: list[tuple[Weighting, Any]] = [(DM(0.5, 8), None), (DM(0.5, 8), "batch"), (Focal(2.0), "batch")]
+CASES: list[tuple[Weighting, Any]] = [
+    (DM(0.5, 8), None),
+    (DM(0.5, 8), "batch"),
+    (DM(0.5, 8), "class"),
+    (Focal(2.0), "batch"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ def is_direct(*others: Tensor | float | None) -> bool:
 
 
 def is_plain(logits: Tensor, target: Tensor, options: Options, ignore_index: int) -> bool:
-    """Whether `plainly` may be asked: rows on a CPU, a mean, plain numbers as parameters, no class to ignore.
+    """Whether `plainly` may be asked: rows on a CPU, a mean, plain numbers as parameters, no class to look at.
 
     Not for tensor subclasses, of which some have no values to look at.
     """
@@ -45,6 +45,7 @@ def is_plain(logits: Tensor, target: Tensor, options: Options, ignore_index: int
         and target.shape == logits.shape[:1]
         and target.device == logits.device
         and (options.reduction, options.value, options.process_group) == ("mean", "cross_entropy", None)
+        and options.normalise != "class"
         and not isinstance(options.taper, Tensor)
         and not 0 <= ignore_index < logits.shape[1]
         and not options.by_label

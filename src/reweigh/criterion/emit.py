@@ -2,16 +2,17 @@
 
 Reductions (s = class weight x sample weight x valid):
 
-    |        | normalise None or "unit" | "batch"                              |
-    |--------|--------------------------|--------------------------------------|
-    | none   | s w per example          | its share s w / Σ s w                |
-    | sum    | sum of s w               | refused: batch DN is its own divisor |
-    | mean   | divided by Σ s           | shares; DN replaces the divisor      |
+    |      | None or "unit"  | "batch"                         | "class", c being that of the label |
+    |------|-----------------|---------------------------------|------------------------------------|
+    | none | s w per example | its share s w / Σ s w           | s w / Σ_c s w · Σ_c s / Σ s        |
+    | sum  | sum of s w      | refused: DN is its own divisor  | refused                            |
+    | mean | divided by Σ s  | shares; DN replaces the divisor | shares                             |
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ from reweigh.direction import log_probabilities
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import log_taper
 from reweigh.weighting.parameter import is_none
+
+CEILING = {torch.float64: 700, torch.float32: 80}  # of log w relative to the largest that counts
 
 
 class Emit(torch.autograd.Function):
@@ -62,6 +65,7 @@ def weigh(
     weighting: Weighting,
     options: Options,
     log_normaliser: Tensor | float | None,
+    total: Callable[[Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
     """The value of every label, and the coefficient of its direction.
 
@@ -73,6 +77,7 @@ def weigh(
         weighting: w, its parameters already chosen by label.
         options: the resolved settings.
         log_normaliser: log Σ s w of all micro-batches, in place of this call's own.
+        total: log w -> this call's own, one number or one for each label.
     """
     log_p, log_q = log_probabilities(margin)
     log_w = weighting.log_weight(log_p, log_q)
@@ -82,9 +87,9 @@ def weigh(
         mean = size / torch.where(divisor == 0, 1.0, divisor)
     else:
         mean = torch.ones_like(divisor)
-    if options.batch:
+    if options.shares:
         if log_normaliser is None:
-            log_normaliser = log_total(log_w, s, active, options.process_group)
+            log_normaliser = total(log_w)
         log_z = torch.as_tensor(log_normaliser, dtype=log_w.dtype, device=log_w.device)
         log_scale = torch.where(log_z == -math.inf, 0.0, -log_z)  # all weights zero: leave them so
         scale = torch.full_like(divisor, size)
@@ -120,7 +125,7 @@ def log_total(log_w: Tensor, s: Tensor, active: Tensor, group: Any) -> Tensor:
         dist.all_reduce(top, dist.ReduceOp.MAX, group)
     top = torch.where(is_none(top), 0.0, top)
     # the ceiling only meets labels with s = 0, whose infinite weight must not become 0 * inf
-    w = (log_w - top).clamp_max(700 if log_w.dtype == torch.float64 else 80).exp()
+    w = (log_w - top).clamp_max(CEILING[log_w.dtype]).exp()
     total = over_group(torch.where(active, s * counted(w, s), 0.0).sum(), group)
     nothing = total == 0
     return torch.where(nothing, -math.inf, top + torch.where(nothing, 1.0, total).log())

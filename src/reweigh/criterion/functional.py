@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from reweigh import kernels
+from reweigh.criterion.by_class import log_class_totals
 from reweigh.criterion.direct import Direct, Found, is_direct, is_plain, plainly
 from reweigh.criterion.emit import emit, log_total, weigh
 from reweigh.criterion.labels import Labels, check_floating, check_tensors, choose, over_positions, read
@@ -132,7 +133,7 @@ def criterion(
         by_index = label_smoothing == 0 and not target.is_floating_point()
         if kernels.usable(logits, target) and not in_checked_mode():  # a kernel takes labels on trust
             plain = options.value == "cross_entropy" and options.process_group is None and log_normaliser is None
-            if plain and by_index:
+            if plain and by_index and options.normalise != "class":
                 value = kernels.whole(logits, target, options, weight, ignore_index, sample_weight, inplace, by_margins)
                 if value is not None:
                     return value
@@ -156,6 +157,7 @@ def binary_criterion(
     log_normaliser: Tensor | float | None,
 ) -> Tensor:
     """`binary_derivative_manipulation` with its settings resolved."""
+    check_binary(options)
     factors = {"weight": weight, "pos_weight": pos_weight, "sample_weight": sample_weight}
     try:
         labels = read_binary(logits, target, options.weighting, weight, pos_weight, sample_weight)
@@ -165,6 +167,12 @@ def binary_criterion(
     check_call(options, log_normaliser, factors)
     value, coefficient = _weigh(labels, options, log_normaliser)
     return _reduce(emit(value, labels.margin, coefficient), options, True, logits)
+
+
+def check_binary(options: Options) -> None:
+    """Refuse what means nothing where every logit is a problem of its own."""
+    if options.normalise == "class":
+        raise ValueError("normalise='class' is for one label among several classes; a binary criterion has 'batch'")
 
 
 def read_binary(
@@ -202,14 +210,15 @@ def read_binary(
     num_classes, *within = logits.shape[class_dim(logits) :] or (1,)
     index = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(within))
     chosen = choose(weighting, index, num_classes, logits.shape)
-    return Labels(torch.stack((z, -z)), s, torch.ones_like(z, dtype=torch.bool), count, chosen, True)
+    valid = torch.ones_like(z, dtype=torch.bool)
+    return Labels(torch.stack((z, -z)), s, valid, count, chosen, True, index, num_classes)
 
 
 def _weigh(labels: Labels, options: Options, log_normaliser: Tensor | float | None) -> tuple[Tensor, Tensor]:
     if isinstance(options.taper, Tensor):
         options = replace(options, taper=align(options.taper, labels.positions))
     arguments = (labels.s, active(labels), labels.divisor, labels.weighting, options, log_normaliser)
-    return weigh(labels.margin, *arguments)
+    return weigh(labels.margin, *arguments, lambda log_w: _log_total(log_w, labels, options))
 
 
 def active(labels: Labels) -> Tensor:
@@ -219,8 +228,18 @@ def active(labels: Labels) -> Tensor:
 
 def log_normaliser_of(labels: Labels, options: Options) -> Tensor:
     """log Σ s w of a call (and its process group), as batch normalisation would divide by."""
+    if options.normalise == "class":
+        raise ValueError("log_normaliser adds up over micro-batches under normalise='batch', not under 'class'")
     log_w = labels.weighting.log_weight(*log_probabilities(labels.margin))
     return log_total(log_w, labels.s, active(labels), options.process_group).detach()
+
+
+def _log_total(log_w: Tensor, labels: Labels, options: Options) -> Tensor:
+    """What the call itself would divide by."""
+    if options.normalise == "class":
+        by_class = (labels.classes, labels.num_classes)
+        return log_class_totals(log_w, labels.s, active(labels), *by_class, options.process_group)
+    return log_total(log_w, labels.s, active(labels), options.process_group)
 
 
 def _reduce(terms: Tensor, options: Options, dense: bool, logits: Tensor) -> Tensor:

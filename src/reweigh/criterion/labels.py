@@ -20,6 +20,7 @@ class Labels(NamedTuple):
 
     `s` is class weight x sample weight x valid, times the label's probability where targets are probabilities. A mean
     divides by `divisor`: the sum of s, for class indices that of before label smoothing, as torch has it.
+    `classes` is the class of every label, and broadcasts to the margins.
     """
 
     margin: Tensor
@@ -28,6 +29,8 @@ class Labels(NamedTuple):
     divisor: Tensor
     weighting: Weighting
     dense: bool
+    classes: Tensor
+    num_classes: int
 
     @property
     def positions(self) -> torch.Size:
@@ -107,7 +110,8 @@ def read(
 
     s = weighted(s, index)
     divisor = (weighted(statistic(valid), target) if smoothed else s).sum()
-    return Labels(m, s, valid, divisor, choose(weighting, index, num_classes, positions), share is not None)
+    chosen = choose(weighting, index, num_classes, positions)
+    return Labels(m, s, valid, divisor, chosen, share is not None, index, num_classes)
 
 
 def choose(weighting: Weighting, index: Tensor, num_classes: int, positions: torch.Size) -> Weighting:

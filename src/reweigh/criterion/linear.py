@@ -78,6 +78,11 @@ class LinearCriterion(WithOptions):
         self.chunk = chunk
 
     def _check_options(self, options: Options) -> None:
+        if options.normalise == "class":
+            raise ValueError(
+                "normalise must be None, 'unit' or 'batch' in LinearCriterion, which sums its gradients over the "
+                "classes before it knows what each would be divided by; got 'class'"
+            )
         if has_examples(options.weighting) or has_examples(options.taper):
             raise ValueError(
                 "weighting and taper must have numbers or PerClass tensors as parameters in LinearCriterion, which "

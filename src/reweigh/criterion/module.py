@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from reweigh.criterion.functional import binary_criterion, criterion, log_normaliser_of, read_binary
+from reweigh.criterion.functional import binary_criterion, check_binary, criterion, log_normaliser_of, read_binary
 from reweigh.criterion.labels import check_tensors, read
-from reweigh.criterion.options import Normalise, Reduction, Taper, Value, WithOptions
+from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, WithOptions
 from reweigh.spec.checks import plain_number
 from reweigh.weighting import Weighting
 
@@ -27,12 +27,13 @@ class Criterion(WithOptions):
         reduction: "mean", "sum" or "none".
         label_smoothing: ε; the target becomes a distribution and the derivative its expectation.
         normalise: None keeps w as it is; "unit" divides by its integral over [0, 1] (the paper's text); "batch"
-            divides by the batch's sum of s w (what its authors ran; replaces the divisor of "mean"); "auto" is None
-            for a weighting that comes from a loss and "batch" for a density.
+            divides by the batch's sum of s w (what its authors ran; replaces the divisor of "mean"); "class" does so
+            within every class, each of which keeps its share of s, so that none is given up; "auto" is None for a
+            weighting that comes from a loss and "batch" for a density.
         taper: the direction's norm is q / (q + taper), applied after normalisation, so that a batch that is fitted lets
             go; "auto" is 0 for a loss and 5e-7 for a density.
-        value: what is returned, "cross_entropy" or "objective" (the potential of the emitted gradient; under batch
-            normalisation at a frozen normaliser).
+        value: what is returned, "cross_entropy" or "objective" (the potential of the emitted gradient; under "batch"
+            and "class" at a frozen normaliser).
         process_group: with a group, normaliser and divisor are the group's, and the gradient is multiplied by its size,
             so that DistributedDataParallel, which averages, equals one process. None is local.
         inplace: let the kernels write the gradient over the logits, which saves their memory; without kernels (on a
@@ -157,6 +158,9 @@ class BinaryCriterion(WithOptions):
         _check_factors(weight=weight, pos_weight=pos_weight)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
+
+    def _check_options(self, options: Options) -> None:
+        check_binary(options)
 
     def forward(
         self,

@@ -17,7 +17,7 @@ from reweigh.weighting.compose import has_classes, has_examples, is_tapered
 from reweigh.weighting.parameter import Parameter, check, holds
 
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
-Normalise: TypeAlias = Literal["auto", "batch", "unit"] | None
+Normalise: TypeAlias = Literal["auto", "batch", "class", "unit"] | None
 Taper: TypeAlias = "Parameter | Literal['auto']"
 Value: TypeAlias = Literal["cross_entropy", "objective"]
 
@@ -31,7 +31,7 @@ class Options:
 
     weighting: Weighting
     reduction: Reduction
-    normalise: Literal["batch", "unit"] | None
+    normalise: Literal["batch", "class", "unit"] | None
     taper: Parameter
     value: Value
     process_group: Any
@@ -39,6 +39,11 @@ class Options:
     @property
     def batch(self) -> bool:
         return self.normalise == "batch"
+
+    @property
+    def shares(self) -> bool:
+        """Whether what a label gets is a share of a whole."""
+        return self.normalise in ("batch", "class")
 
     @cached_property
     def by_label(self) -> bool:
@@ -61,13 +66,13 @@ def resolve(
     """
     weighting = as_weighting(weighting)
     one_of("reduction", reduction, ("none", "mean", "sum"))
-    one_of("normalise", normalise, ("auto", "batch", "unit", None))
+    one_of("normalise", normalise, ("auto", "batch", "class", "unit", None))
     one_of("value", value, ("cross_entropy", "objective"))
     if normalise == "auto":
         normalise = "batch" if weighting.kind == "density" else None
-    if normalise == "batch" and reduction == "sum":
+    if normalise in ("batch", "class") and reduction == "sum":
         raise ValueError(
-            "reduction='sum' does not go with normalise='batch', which is its own divisor; "
+            f"reduction='sum' does not go with normalise={normalise!r}, which is its own divisor; "
             "use reduction='mean' or 'none', or normalise='unit' or None"
         )
     if isinstance(taper, str):
@@ -129,15 +134,15 @@ def _may_move(weighting: Weighting) -> bool:
 
 def check_call(options: Options, log_normaliser: Tensor | float | None, factors: Mapping[str, Tensor | None]) -> None:
     """Refuse what does not go with the normalisation: a normaliser without it, negative factors with it."""
-    if not options.batch:
-        if log_normaliser is not None:
-            raise ValueError(
-                "log_normaliser is the divisor of normalise='batch'; this criterion does not normalise over the batch"
-            )
+    if log_normaliser is not None and not options.batch:
+        raise ValueError(
+            "log_normaliser is the divisor of normalise='batch'; this criterion does not normalise over the batch"
+        )
+    if not options.shares:
         return
     for name, factor in factors.items():
         if factor is not None and not holds(factor.detach() >= 0):
-            raise ValueError(f"{name} must be >= 0 under normalise='batch', got {factor.min().item():g}")
+            raise ValueError(f"{name} must be >= 0 under normalise={options.normalise!r}, got {factor.min().item():g}")
 
 
 def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from reweigh.batches import Batch
 from reweigh.criterion import Criterion
+from reweigh.criterion.by_class import log_class_totals
 from reweigh.direction import log_probabilities, margin
 from reweigh.weighting.compose import log_taper
 
@@ -33,9 +36,14 @@ class ByCriterion:
         criterion = self.criterion_at(step)
         if not isinstance(criterion, Criterion):
             return None
-        weighting, taper = criterion.options.weighting, criterion.options.taper
+        options = criterion.options
         log_p, log_q = log_probabilities(margin(logits, target))
-        return (weighting.log_weight(log_p, log_q) + log_taper(log_q, taper)).exp()
+        log_w = options.weighting.log_weight(log_p, log_q)
+        if options.normalise == "class":  # or what is shown would not be what a class can get
+            all_of_them = torch.ones_like(target, dtype=torch.bool)
+            log_w = log_w - log_class_totals(log_w, torch.ones_like(log_w), all_of_them, target, logits.shape[1])
+            log_w = log_w + math.log(len(target))  # batches of any size in one unit
+        return (log_w + log_taper(log_q, options.taper)).exp()
 
     def epoch_end(self, epoch: int) -> None:
         pass

@@ -33,7 +33,7 @@ from reweigh.spec.expression import nearest, parse
 from reweigh.spec.signatures import bound, brief
 
 Count: TypeAlias = Literal["per_class", "overall", "independent"]
-Normalise: TypeAlias = Literal["auto", "batch", "unit", "none"]
+Normalise: TypeAlias = Literal["auto", "batch", "class", "unit", "none"]
 TextVectors: TypeAlias = Literal["hashed", "pv-dbow"]
 Sampler: TypeAlias = Literal["shuffled", "balanced", "cyclic"]
 Augment: TypeAlias = Literal["none", "pad-crop-flip", "resize-crop-flip"]
