@@ -12,6 +12,7 @@ import pytest
 
 from reweigh.data.dataset import Dataset, Part
 from reweigh.errors import DataError
+from reweigh.noise import instance_dependent
 from reweigh.run.material import gather, readable
 from reweigh.spec import Run
 
@@ -59,6 +60,22 @@ def test_pictures_become_vectors_also_where_none_are_for_testing() -> None:
     parts = Part(pictures, np.array([0, 1, 0, 1])), Part(pictures[:0], np.zeros(0, np.int64))
     read = readable(Dataset("frames", *parts, ("a", "b")), DIGITS)
     assert (read.train.shape, read.test.shape) == ((18,), (18,))
+
+
+@pytest.mark.parametrize("channels", [(), (1,), (3,)], ids=["no channel", "one channel", "colour"])
+def test_noise_by_instance_is_the_same_whatever_net_reads_the_pictures(tmp_path: Path, channels: tuple[int]) -> None:
+    draws = np.random.default_rng(0)
+    pictures, labels = draws.integers(0, 256, (60, 8, 8, *channels), np.uint8), np.arange(60) % 4
+    np.savez(tmp_path / "own.npz", x_train=pictures, y_train=labels, x_test=pictures[:8], y_test=labels[:8])
+    run = replace(DIGITS, data="own.npz", data_root=str(tmp_path), noise="instance_dependent", rate=0.6)
+    kept = np.arange(60) % 3 > 0
+    np.save(tmp_path / "kept.npy", kept.astype(int))
+    expected = instance_dependent(labels, 0.6, pictures, seed=run.seed).labels
+    of_kept = instance_dependent(labels[kept], 0.6, pictures[kept], num_classes=4, seed=run.seed).labels
+    for net in ("mlp-32", "resnet20"):
+        assert np.array_equal(gather(replace(run, net=net)).train.labels, expected)
+        some = gather(replace(run, net=net, imbalance=f"kept({str(tmp_path / 'kept.npy')!r})"))
+        assert np.array_equal(some.train.labels, of_kept)
 
 
 def test_a_validation_part_without_examples_is_refused() -> None:

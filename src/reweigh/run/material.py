@@ -66,7 +66,7 @@ def gather(run: Run) -> Material:
     data_hash = dataset.hash
     if run.data_hash is not None and not data_hash.startswith(run.data_hash):
         raise DataError(f"{run.data}: the data's hash is {data_hash[:12]}..., the run asks for {run.data_hash}")
-    dataset = readable(dataset, run)
+    loaded, dataset = dataset, readable(dataset, run)
     part, rows = dataset.train, np.arange(len(dataset.train))
     if run.imbalance is not None:
         rows = unbalance(parse(run.imbalance), part.labels, run.seed, dataset.num_classes).indices
@@ -77,7 +77,8 @@ def gather(run: Run) -> Material:
             part, corruption = add_frame_noise(parse(run.noise), run, part, dataset)
             clean = corruption.clean
         else:
-            corruption = add_noise(parse(run.noise), run, part, dataset, rows)
+            # noise is in the data, whatever net will read them; of texts, vectors are all there is
+            corruption = add_noise(parse(run.noise), run, dataset if loaded.kind == "text" else loaded, rows)
             part = replace(part, labels=corruption.labels)
             if np.isnan(corruption.measured):  # given(..., truth=False): other labels, and nobody knows the true ones
                 clean, corruption = part.labels, None
@@ -207,9 +208,9 @@ def unbalance(expression: Expression, labels: NDArray[np.int64], seed: int, num_
     return subset
 
 
-def add_noise(expression: Expression, run: Run, part: Part, dataset: Dataset, rows: NDArray[np.int64]) -> Corruption:
+def add_noise(expression: Expression, run: Run, dataset: Dataset, rows: NDArray[np.int64]) -> Corruption:
     """The corruption that symmetric, given('labels.npy'), cifar_n('worse') or the like makes of the data set's rows."""
-    arguments = noise_arguments(expression)
+    arguments, clean = noise_arguments(expression), dataset.train.labels[rows]
     seed = run.seed if run.noise_seed is None else run.noise_seed
     truth = arguments.get("truth", True)
     if not isinstance(truth, bool):
@@ -219,16 +220,16 @@ def add_noise(expression: Expression, run: Run, part: Part, dataset: Dataset, ro
 
         root = registry.folder_of(run.data, run.data_root)
         labels = cifar_n.load(root, cast(Any, run.data), arguments.get("key", "worse"), dataset.train.labels)
-        found = measure(labels[rows], part.labels, dataset.num_classes, str(expression), 0.0, None)
+        found = measure(labels[rows], clean, dataset.num_classes, str(expression), 0.0, None)
         return replace(found, rate=found.measured)
     return corrupt(
         expression.name,
-        part.labels,
+        clean,
         run.rate,
         seed,
         dataset.num_classes,
         dataset.groups,
-        _features(part) if expression.name == "instance_dependent" else None,
+        _features(dataset.train, rows) if expression.name == "instance_dependent" else None,
         matrix=arguments.get("matrix"),
         file=arguments.get("file"),
         key=arguments.get("key"),
@@ -286,10 +287,10 @@ def _array(part: Part) -> NDArray[Any]:
     return cast("NDArray[Any]", part.inputs)
 
 
-def _features(part: Part) -> NDArray[np.float32]:
+def _features(part: Part, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     if not isinstance(part.inputs, np.ndarray):
         raise ValueError("instance_dependent noise needs images or features in memory; give image_size")
-    return part.inputs.reshape(len(part), -1).astype(np.float32)
+    return part.inputs[rows].reshape(len(rows), -1).astype(np.float32)
 
 
 def _with_inputs(dataset: Dataset, change: Callable[[Part], NDArray[Any]]) -> Dataset:
