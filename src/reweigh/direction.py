@@ -30,7 +30,8 @@ def at_least_float32(logits: Tensor) -> Tensor:
 
 def is_batched(x: Tensor) -> bool:
     """Whether x stands for several tensors, as in `vmap` and `torch.autograd.grad(..., is_grads_batched=True)`."""
-    return "Batched" in repr(torch._C._dispatch_keys(x))  # torch has two kinds of them, and gives a name to one
+    # torch has two kinds of them, and gives a name to one; a compiler need not follow us there, and has neither
+    return not torch.compiler.is_compiling() and "Batched" in repr(torch._C._dispatch_keys(x))
 
 
 def statistic(x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 import reweigh
 from reweigh import CCE, DM, GCE, Criterion, Curve, Focal, PerClass, Tapered, Weighting
+from reweigh.criterion.linear import LinearCriterion
 
 WEIGHTINGS = [
     CCE(),
@@ -148,6 +150,29 @@ def test_many_parameters_at_once_by_vmap() -> None:
 
     expected = [grad_of(lambda z, b=b: Criterion(DM(0.5, float(b)))(z, target), logits) for b in beta]
     torch.testing.assert_close(torch.func.vmap(gradient)(beta), torch.stack(expected))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_several_gradients_of_a_linear_layer_at_once(normalise: Literal["batch"] | None, dtype: torch.dtype) -> None:
+    rng = torch.Generator().manual_seed(0)
+    layer = [torch.randn(shape, generator=rng).to(dtype).requires_grad_() for shape in ((12, 3), (5, 3), (5,))]
+    hidden, weight, bias = layer
+    value = LinearCriterion(DM(0.5, 8), normalise=normalise, chunk=5)(hidden, weight, torch.arange(12) % 5, bias)
+    factors = torch.tensor([1.0, -2.0, 0.0, 1e5], dtype=value.dtype)
+
+    def gradients(factor: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(value, layer, factor, retain_graph=True)
+
+    def batched() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(value, layer, factors, retain_graph=True, is_grads_batched=True)
+
+    first, again = batched(), batched()  # before a plain pass takes what is stored
+    expected = [torch.stack(each) for each in zip(*map(gradients, factors), strict=True)]
+    for found in (first, again, batched(), torch.func.vmap(gradients)(factors)):
+        for ours, each in zip(found, expected, strict=True):
+            assert ours.dtype == dtype
+            torch.testing.assert_close(ours, each, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

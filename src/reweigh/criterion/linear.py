@@ -13,7 +13,7 @@ from reweigh.criterion.chunks import LOG2, Labels, accumulate, log_normaliser_of
 from reweigh.criterion.emit import group_size, over_group
 from reweigh.criterion.labels import check_floating, check_indices, check_tensors, over_positions
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, WithOptions, check_call
-from reweigh.direction import statistic
+from reweigh.direction import at_least_float32, is_batched, statistic
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import has_examples
 from reweigh.weighting.parameter import entries
@@ -204,16 +204,17 @@ class _Linear(torch.autograd.Function):
             raise RuntimeError(
                 "LinearCriterion has no second derivative (create_graph=True); use Criterion on the logits"
             )
-        gradients, ctx.gradients = ctx.gradients, None
+        gradients = ctx.gradients
         if gradients is None:  # the first backward pass has taken them
             hidden, weight, bias = ctx.saved_tensors
             gradients = accumulate(hidden, weight, bias, ctx.labels, ctx.options, ctx.needs_input_grad[:3]).gradients
-        factor = ctx.scale * incoming[0]
+        factor = ctx.scale * incoming[0].to(ctx.scale.dtype)  # which it would not become where there are several
+        ctx.gradients = gradients if is_batched(factor) else None
         of_hidden, of_weight, of_bias = gradients
         if of_hidden is not None:
-            _multiply(of_hidden, factor)
+            of_hidden = _times(of_hidden, factor)
         if of_weight is not None:
-            _multiply(of_weight, factor * ctx.room.exp2())
+            of_weight = _times(of_weight, factor * ctx.room.exp2())
         if of_bias is not None:
             of_bias = (of_bias * factor).to(ctx.bias_type)
         return of_hidden, of_weight, of_bias, None, None, None
@@ -223,6 +224,10 @@ def _check(hidden: object, weight: object, target: object, bias: object, sample_
     check_tensors({"hidden": hidden, "weight": weight, "target": target}, bias=bias, sample_weight=sample_weight)
 
 
-def _multiply(gradient: Tensor, factor: Tensor) -> None:
-    """gradient *= factor; in float32 where the gradient's float16 could not hold the factor."""
-    gradient *= factor.float().reshape(1) if gradient.dtype == torch.float16 else factor
+def _times(gradient: Tensor, factor: Tensor) -> Tensor:
+    """gradient * factor in its place; in float32 where the gradient's float16 could not hold the factor."""
+    if gradient.dtype == torch.float16:
+        factor = factor.float().reshape(1)
+    if is_batched(factor):  # several gradients, for which there is no room
+        return (at_least_float32(gradient) * factor).to(gradient.dtype)
+    return gradient.mul_(factor)
