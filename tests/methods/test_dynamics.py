@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from reweigh.losses import BootstrapHard
 from reweigh.methods import Context
-from reweigh.methods.beta_mixture import fit, look_up
+from reweigh.methods.beta_mixture import fit, look_up, scaled
 from reweigh.methods.d2l import D2L, trust
 from reweigh.methods.dynamic_bootstrap import MDDYRSH, MDYRH, bootstrapped, mixup_loss, spread
 from reweigh.methods.lid import intrinsic_dimension, turns
@@ -40,6 +40,20 @@ def test_beta_mixture_golden() -> None:
     assert (table[highest:] == table.max()).all()
     found = look_up(table, torch.tensor([-3.0, 0.505, 7.0]))
     torch.testing.assert_close(found, table[[0, 50, 99]].clamp(1e-4, 1 - 1e-4))
+
+
+def test_losses_are_scaled_as_published() -> None:
+    losses = np.random.default_rng(0).exponential(size=20_000) ** 3  # many lie close to the least
+    low, high = np.percentile(losses, (5, 95))
+    expected = (losses[(losses >= low) & (losses <= high)] - (low + 1e-5)) / (high - (low + 1e-5) + 1e-6)
+    assert ((expected > 0) & (expected < 1e-3)).any()
+    assert ((expected < 1) & (expected > 1 - 1e-3)).any()
+    assert (expected <= 0).any()
+    expected[expected >= 1] = 1 - 1e-3
+    expected[expected <= 0] = 1e-3
+    x, *ends = scaled(losses)
+    np.testing.assert_allclose(x.numpy(), expected, rtol=1e-12)
+    assert ends == [low + 1e-5, high]
 
 
 def test_beta_mixture_survives_what_is_not_a_mixture() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 _FLOOR = 1e-12
@@ -36,6 +38,21 @@ class BetaMixture(NamedTuple):
         top = int(values.argmax())
         values[top:] = values[top]
         return values
+
+
+def scaled(losses: NDArray[np.float64]) -> tuple[Tensor, float, float]:
+    """The losses from their 5th to their 95th percentile as parts of that range, and its ends.
+
+    The lower end is raised by 1e-5. What is then not between 0 and 1 goes to 1e-3 or 1 - 1e-3, and nothing else moves.
+
+    >>> scaled(np.array([0.0, 0.0, 1.0, 4.0, 4.0]))[0]
+    tensor([0.0010, 0.0010, 0.2500, 1.0000, 1.0000], dtype=torch.float64)
+    """
+    low, high = (float(value) for value in np.percentile(losses, (5, 95)))
+    inside = torch.from_numpy(losses[(losses >= low) & (losses <= high)])
+    low += 1e-5
+    x = (inside - low) / (high - low + 1e-6)
+    return torch.where(x <= 0, 1e-3, torch.where(x >= 1, 1 - 1e-3, x)), low, high
 
 
 def fit(x: Tensor, iterations: int = 10) -> BetaMixture:

@@ -6,13 +6,12 @@ import math
 from collections.abc import Hashable
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from reweigh.batches import Batch
 from reweigh.direction import at_least_float32
-from reweigh.methods.beta_mixture import fit, look_up
+from reweigh.methods.beta_mixture import fit, look_up, scaled
 from reweigh.methods.cell import Drawn, Number, widest
 from reweigh.methods.protocol import Context
 from reweigh.methods.teaching import Teaching, evaluating, logits_of, row_losses, starting_epoch, without_gradients
@@ -89,10 +88,7 @@ class MDYRH(Teaching):
         steps = self.context.epoch
         logits, target, _ = logits_of(self.net, self.context.batches.iterate(epoch * steps, (epoch + 1) * steps))
         losses = row_losses(logits, target).double().cpu().numpy()
-        low, self.high = (float(value) for value in np.percentile(losses, (5, 95)))
-        inside = torch.from_numpy(losses[(losses >= low) & (losses <= self.high)])
-        self.low = low + 1e-5
-        x = ((inside - self.low) / (self.high - self.low + 1e-6)).clamp(1e-3, 1 - 1e-3)
+        x, self.low, self.high = scaled(losses)
         table = fit(x).table().to(self.context.device, torch.float32)
         self.table = table if self.table is None else self.table.copy_(table)
 
