@@ -112,7 +112,7 @@ def _methods() -> list[Rival]:
         method("ActiveBias('closeness', warm_up=2)", name="ActiveBias, closeness"),
         method("PrunedGCE(0.7, 0.5, start=7, every=2)"),
         method("LearningToReweight", "trusted labels"),
-        method("MetaWeightNet", "trusted labels"),
+        method("MetaWeightNet(inner_lr=0.1)", "trusted labels"),  # the published rate: these nets learn by Adam
         method("D2L(start=5)"),
         method("MentorNetPD(0.75)"),
         method("MentorNetDD(0.6, dump_epochs=20, mentor_steps=2000)", "trusted labels"),

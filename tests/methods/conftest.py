@@ -66,6 +66,7 @@ def make_context() -> Callable[..., Context]:
             num_classes=CLASSES,
             total=total,
             epoch=PER_EPOCH,
+            learning_rate=lambda step: 0.05 if step < 10 else 0.005,  # whatever the optimiser of a test has
             trusted=Resident(aside, right) if trusted else None,
             seed=3,
             device=torch.device("cpu"),

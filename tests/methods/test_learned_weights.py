@@ -89,7 +89,7 @@ def test_running_statistics_ignore_the_trusted_batch() -> None:
 
 
 def test_meta_weight_net_teaches_the_right_direction(make_context: Callable[..., Context]) -> None:
-    method = MetaWeightNet(make_context(net="linear"), inner_lr=0.1)
+    method = MetaWeightNet(make_context(net="linear"))
     net = method.net
     x = torch.tensor([[3.0, 0, 0, 0, 0, 0], [3.0, 0, 0, 0, 0, 0]])
     given, truth = torch.tensor([0, 1]), torch.tensor([0, 0])
@@ -105,7 +105,7 @@ def test_meta_weight_net_teaches_the_right_direction(make_context: Callable[...,
         method.load_state_dict(deepcopy(start))
         before = method.V(losses).detach()
         for _ in range(20):
-            method.teach(losses[chosen], clean)
+            method.teach(losses[chosen], clean, torch.tensor(0.1))
         return method.V(losses).detach() - before
 
     start = deepcopy(start)
@@ -115,17 +115,20 @@ def test_meta_weight_net_teaches_the_right_direction(make_context: Callable[...,
     assert together[0] > together[1]
 
 
-def test_meta_gradient_is_that_of_the_unrolled_step(make_context: Callable[..., Context]) -> None:
-    method = MetaWeightNet(make_context(), inner_lr=0.3, meta_decay=0)
-    batch, clean = method.context.batches.batch(0), method.clean.batch(0)
-    losses = cross_entropy(method.net(batch.inputs), batch.target, reduction="none")
+@pytest.mark.parametrize(("settings", "step", "alpha"), [({"inner_lr": 0.3}, 12, 0.3), ({}, 0, 0.05), ({}, 12, 0.005)])
+def test_meta_gradient_is_that_of_the_unrolled_step(
+    settings: dict[str, float], step: int, alpha: float, make_context: Callable[..., Context]
+) -> None:
+    method = MetaWeightNet(make_context(), meta_decay=0, **settings)
+    batch, clean = method.context.batches.batch(step), method.clean.batch(step)
     method.optimiser.step = lambda: None  # look at the gradient alone
-    method.teach(losses, clean)
+    method.loss(batch, step)
     found = [parameter.grad.clone() for parameter in method.V.parameters()]
+    losses = cross_entropy(method.net(batch.inputs), batch.target, reduction="none")
     v = method.V(losses.detach())
     names, parameters = zip(*method.net.named_parameters(), strict=True)
-    step = torch.autograd.grad((v * losses).mean(), parameters, create_graph=True)
-    ahead = {name: p - 0.3 * g for name, p, g in zip(names, parameters, step, strict=True)}
+    gradients = torch.autograd.grad((v * losses).mean(), parameters, create_graph=True)
+    ahead = {name: p - alpha * g for name, p, g in zip(names, parameters, gradients, strict=True)}
     logits = torch.func.functional_call(method.net, ahead, (clean.inputs,))
     expected = torch.autograd.grad(cross_entropy(logits, clean.target), list(method.V.parameters()))
     for a, b in zip(found, expected, strict=True):

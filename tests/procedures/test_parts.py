@@ -55,6 +55,7 @@ def context() -> Callable[..., Context]:
             num_classes=3,
             total=EPOCHS * PER_EPOCH,
             epoch=PER_EPOCH,
+            learning_rate=lambda step: 0.05 if step < 10 else 0.005,
             trusted=None,
             seed=0,
             device=torch.device("cpu"),

@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from finished import learnt
+from reweigh.methods.elr import ELR
 from reweigh.run import execute
+from reweigh.run.material import gather
+from reweigh.run.parts import method_of, net_of, parts_of
 from reweigh.spec import Run
 
 RUN = Run(data="digits", net="mlp-8", weighting="DM(0.5, 8)", iterations=2, evaluate_every=2, device="cpu")
@@ -51,3 +54,11 @@ def test_a_weighting_that_counts_classes_counts_those_of_the_data(tmp_path: Path
     right = replace(RUN, weighting=weighting.replace("100", "10"))
     execute(right, tmp_path)
     execute(replace(right, threshold_set=0), tmp_path)  # a class more, which no label of the data is
+
+
+def test_a_method_knows_the_schedule_of_the_learning_rate() -> None:
+    run = replace(RUN, weighting=None, method="ELR", lr=0.5, schedule="step(0.1, at=[0.5])", iterations=4)
+    material, device = gather(run), torch.device("cpu")
+    taught = method_of(run, material, parts_of(run, material, device).train, None, net_of(run, material, device))
+    assert isinstance(taught.method, ELR)
+    assert [taught.method.context.learning_rate(step) for step in range(4)] == pytest.approx([0.5, 0.5, 0.05, 0.05])

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from reweigh.batches import Batch
 from reweigh.methods.alignment import alignments, trained, trusted_gradient
+from reweigh.methods.cell import Number
 from reweigh.methods.protocol import Context
 from reweigh.methods.teaching import Teaching, alike, backwards, counts_for, row_losses
 from reweigh.methods.trusted import Planned, trusted_batches
@@ -50,7 +51,8 @@ class MetaWeightNet(Teaching):
     Args:
         hidden: units of V.
         meta_lr, meta_decay: of V's Adam.
-        inner_lr: α, the run's learning rate where it is to be as published.
+        inner_lr: α; None is the run's learning rate, which follows its schedule, as published. Adam's rates are too
+            small for this step, which is one of plain descent: give a number there.
         clean_batch: trusted examples per iteration.
         normalise: divide by Σ V instead of B, as the older published script does.
     """
@@ -65,7 +67,7 @@ class MetaWeightNet(Teaching):
         hidden: int = 100,
         meta_lr: float = 1e-3,
         meta_decay: float = 1e-4,
-        inner_lr: float = 0.1,
+        inner_lr: float | None = None,
         clean_batch: int = 100,
         normalise: bool = False,
     ) -> None:
@@ -74,7 +76,9 @@ class MetaWeightNet(Teaching):
         units: int = integer(1)("MetaWeightNet's hidden", hidden)
         rate: float = number(0, above=True)("MetaWeightNet's meta_lr", meta_lr)
         decay: float = number(0)("MetaWeightNet's meta_decay", meta_decay)
-        self.inner_lr: float = number(0, above=True)("MetaWeightNet's inner_lr", inner_lr)
+        constant = None if inner_lr is None else number(0, above=True)("MetaWeightNet's inner_lr", inner_lr)
+        self.alpha_at = context.learning_rate if constant is None else lambda step: constant
+        self.alpha = Number(context.device)
         self.normalise = flag("MetaWeightNet's normalise", normalise)
         self.V = WeightNet(units, generator(context.seed, "weight net")).to(context.device)
         self.optimiser = torch.optim.Adam(
@@ -83,17 +87,18 @@ class MetaWeightNet(Teaching):
 
     def prepare(self, step: int, size: int) -> None:
         self.clean.prepare(step)
+        self.alpha.set(self.alpha_at(step))
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         losses = row_losses(self.net(batch.inputs), batch.target)
-        self.teach(losses, self.clean.batch(step))
+        self.teach(losses, self.clean.batch(step), self.alpha.set(self.alpha_at(step)))
         with torch.no_grad():
             v = self.V(losses)
         mean: Tensor = (v * losses).sum() / (v.sum() if self.normalise else len(v))
         return mean
 
-    def teach(self, losses: Tensor, clean: Batch) -> None:
-        """One step of V."""
+    def teach(self, losses: Tensor, clean: Batch, alpha: Tensor) -> None:
+        """One step of V, for a step of the net by α."""
         v = self.V(losses.detach())
         share = v / v.sum() if self.normalise else v / len(v)
         parameters = trained(self.net)
@@ -102,14 +107,14 @@ class MetaWeightNet(Teaching):
                 (share.detach() * losses).sum(), list(parameters.values()), retain_graph=True, allow_unused=True
             )
         ahead = {
-            name: parameter if gradient is None else parameter - self.inner_lr * gradient
+            name: parameter if gradient is None else parameter - alpha * gradient
             for (name, parameter), gradient in zip(parameters.items(), gradients, strict=True)
         }
         direction = trusted_gradient(self.net, ahead, clean)
         u = alignments(losses, list(parameters.values()), direction)
         self.optimiser.zero_grad()
         with backwards(losses):
-            (-self.inner_lr * (u * share).sum()).backward()
+            (-alpha * (u * share).sum()).backward()
         self.optimiser.step()
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:

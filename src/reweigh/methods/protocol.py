@@ -26,6 +26,7 @@ class Context:
         num_classes: C.
         total: iterations of the run.
         epoch: iterations in one pass over the data.
+        learning_rate: step -> the rate of the run's optimiser.
         trusted: examples with trusted labels, where the run has them (`validation` with clean labels), else None.
         seed: of the run; draw with `reweigh.streams.generator(seed, stream, step)` only.
         device: where everything lies.
@@ -38,6 +39,7 @@ class Context:
     num_classes: int
     total: int
     epoch: int
+    learning_rate: Callable[[int], float]
     trusted: Resident | Loader | None
     seed: int
     device: torch.device

@@ -21,15 +21,14 @@ from reweigh.run.evaluation import Evaluation
 from reweigh.run.machine import autocast_of, device_of, machine
 from reweigh.run.material import Material, gather
 from reweigh.run.outcome import finish, has_diverged, header_of, result_of
-from reweigh.run.parts import check_augments, epoch_of, input_shape, method_of, net_of, parts_of
+from reweigh.run.parts import check_augments, epoch_of, input_shape, method_of, net_of, parts_of, rate_of
 from reweigh.run.standing import Standing
-from reweigh.spec import Run, parse
+from reweigh.spec import Run
 from reweigh.train.captured import Captured, Speed, fastest, looking, on_stream, usable
 from reweigh.train.distributed import Ranks, joined, sharing
 from reweigh.train.evaluate import Waiting, at_once
 from reweigh.train.loop import Eager, has_dropout, train
 from reweigh.train.optimisers import build_optimiser
-from reweigh.train.schedules import learning_rate
 from reweigh.train.supervisor import heartbeat
 
 
@@ -144,11 +143,7 @@ def _carry_out(
     taught = method_of(run, material, parts.train, parts.trusted, net, ranks)
     method = taught.method
     standing = Standing(method, build_optimiser(method.trainable, run))
-    progress, schedule, beat, started = standing.progress, parse(run.schedule), heartbeat(), time.perf_counter()
-
-    def rate(step: int) -> float:
-        return learning_rate(run.lr, schedule, step, run.iterations)
-
+    progress, rate, beat, started = standing.progress, rate_of(run), heartbeat(), time.perf_counter()
     eager = Eager(
         method,
         parts.train,

@@ -26,7 +26,7 @@ from reweigh.run.material import Material
 from reweigh.spec import Expression, Run, is_scheduled, parse
 from reweigh.streams import generator
 from reweigh.train.distributed import OfShard, Ranks, Uncounted
-from reweigh.train.schedules import in_tensors, over_steps, taper_at
+from reweigh.train.schedules import in_tensors, learning_rate, over_steps, taper_at
 from reweigh.weighting import ForwardSymmetric, Weighting
 from reweigh.weighting.parse import weighting_from
 
@@ -187,6 +187,7 @@ def method_of(
         num_classes=num_classes,
         total=run.iterations,
         epoch=epoch_of(run, material),
+        learning_rate=rate_of(run),
         trusted=trusted,
         seed=run.seed,
         device=device,
@@ -255,6 +256,12 @@ def criterion_of(
 
     at(0)  # refuse a bad setting before anything else is done
     return at, lambda step: None, "the schedule of its weighting is followed on the host" if scheduled else None
+
+
+def rate_of(run: Run) -> Callable[[int], float]:
+    """step -> the learning rate of that iteration."""
+    schedule = parse(run.schedule)
+    return lambda step: learning_rate(run.lr, schedule, step, run.iterations)
 
 
 def epoch_of(run: Run, material: Material) -> int:

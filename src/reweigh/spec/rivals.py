@@ -35,7 +35,7 @@ ARGUMENTS: dict[str, dict[str, Value | EllipsisType]] = {
         "hidden": 100,
         "meta_lr": 0.001,
         "meta_decay": 0.0001,
-        "inner_lr": 0.1,
+        "inner_lr": None,
         "clean_batch": 100,
         "normalise": False,
     },
