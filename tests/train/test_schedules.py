@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+import torch
+from torch import Tensor
+
+from reweigh.criterion import Criterion
 from reweigh.spec import Expression, authors, parse, text
-from reweigh.train.schedules import learning_rate, over_steps, taper_at
+from reweigh.spec.signatures import PARAMETERS
+from reweigh.train.schedules import in_tensors, learning_rate, over_steps, taper_at
+from reweigh.weighting import Weighting
+from reweigh.weighting.parse import weighting_from
+
+SCHEDULED = [
+    *("DM(linear(0, 1), 2)", "DM(1, linear(0, 2))", "Normal(linear(0, 1), 2)", "Normal(0.3, linear(0, 2))"),
+    *("Exponential(linear(0, 1))", "Beta(linear(1, 2), 2)", "Beta(2, linear(1, 2))", "IMAE(linear(1, 8))"),
+    *("GCE(linear(0, 1))", "TruncatedGCE(linear(0, 1), 0.5)", "TruncatedGCE(0.7, step(0, 0.5, at=[0.3]))"),
+    *("SL(linear(0, 1), 2)", "SL(1, linear(0, 2))", "Focal(linear(0, 2))", "Focal(linear(0, 2), detach=True)"),
+    *("PHuber(linear(1, 2))", "AGCE(linear(0, 1), 0.6)", "AGCE(0.6, linear(0, 1))", "AUL(linear(1, 2), 3)"),
+    *("AUL(2, linear(1, 2))", "AEL(linear(1, 2))", "ForwardSymmetric(linear(0, 0.4), 10)"),
+    *("Tapered(DM(1, 4), linear(0, 1))", "linear(0, 1) * CCE + MAE"),
+]
 
 
 @pytest.mark.parametrize(
@@ -47,3 +65,29 @@ def test_taper() -> None:
     assert taper_at("auto", 3, 10) == "auto"
     assert taper_at(0.5, 3, 10) == 0.5
     assert taper_at("step(1, 0, at=[0.5])", 5, 10) == 0
+
+
+def test_every_weighting_with_a_number_is_among_the_scheduled() -> None:
+    numberless = {"Uniform", "CCE", "MAE", "MSE", "Curve"}
+    assert {parse(text).name for text in SCHEDULED} >= set(PARAMETERS) - numberless
+
+
+@pytest.mark.parametrize("text", SCHEDULED)
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_scheduled_numbers_in_tensors_are_never_looked_at(normalise: Any, text: str) -> None:
+    def gradient(weighting: Weighting, device: str) -> Tensor:
+        logits = torch.linspace(-30, 30, 40, device=device).reshape(4, 10).requires_grad_()
+        target = torch.tensor([0, 3, 9, 5], device=device)
+        (found,) = torch.autograd.grad(Criterion(weighting, normalise=normalise)(logits, target), logits)
+        return found
+
+    on_no_device = in_tensors(parse(text), 100, torch.device("meta"))
+    assert on_no_device is not None
+    on_no_device[1](50)
+    assert gradient(on_no_device[0], "meta").is_meta  # where there are no values, nobody can have looked at one
+    here = in_tensors(parse(text), 100, torch.device("cpu"))
+    assert here is not None
+    by_numbers = over_steps(weighting_from, parse(text), 100)
+    for step in (0, 50, 99):
+        here[1](step)
+        torch.testing.assert_close(gradient(here[0], "cpu"), gradient(by_numbers(step), "cpu"))

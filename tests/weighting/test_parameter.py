@@ -72,6 +72,8 @@ def test_several_parameters_have_no_one_mode(lam: torch.Tensor) -> None:
 
 def test_one_parameter_in_a_tensor_has_a_mode() -> None:
     assert DM(torch.tensor(1.0), 8.0).mode == pytest.approx(0.5)
+    rate = torch.tensor(0.4, dtype=torch.float64)
+    assert ForwardSymmetric(rate, 10).mode == pytest.approx(ForwardSymmetric(0.4, 10).mode)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +91,13 @@ def test_one_parameter_in_a_tensor_has_a_mode() -> None:
         (lambda t: AGCE(t, 0.6), 0.0),
         (lambda t: AUL(t, 3.0), 1.0),
         (lambda t: Tapered(MSE(), t), 0.0),
+        (lambda t: ForwardSymmetric(t, 10), 0.0),
+        (lambda t: ForwardSymmetric(t, 10), 0.4),
     ],
     ids=[
         *("CCE as focal loss", "focal loss", "sum of losses", "sum at its end", "factor 0", "two factors 0"),
         *("sum with a product", "SL without MAE", "SL", "AGCE", "AUL", "Tapered"),
+        *("CCE as forward correction", "forward correction"),
     ],
 )
 def test_an_objective_can_be_differentiated_by_a_parameter(

@@ -220,6 +220,7 @@ def test_variance_of_given_p_is_the_plain_variance() -> None:
         (lambda: PHuber(0.5), "PHuber: tau"),
         (lambda: AUL(0.5, 1.0), "AUL: a"),
         (lambda: ForwardSymmetric(0.9, 10), r"rate must be below \(C - 1\)/C = 0.9"),
+        (lambda: ForwardSymmetric(torch.tensor([0.1, 0.9]), 10), r"rate must be below \(C - 1\)/C = 0.9"),
         (lambda: ForwardSymmetric(0.1, 1), "ForwardSymmetric's num_classes is 1; expected a whole number from 2"),
         (lambda: -1 * CCE(), "Scaled: factor"),
         (lambda: Tapered(CCE(), -1e-7), "Tapered: taper"),

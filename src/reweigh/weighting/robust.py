@@ -11,7 +11,7 @@ from torch import Tensor
 from reweigh.spec.checks import integer
 from reweigh.weighting.base import Kind, Mode, Weighting
 from reweigh.weighting.losses import LOG2
-from reweigh.weighting.parameter import Parameter, check, floored, log_parameter, log_sum, power
+from reweigh.weighting.parameter import Parameter, check, floored, holds, log_parameter, log_sum, power
 
 
 @dataclass(frozen=True)
@@ -119,31 +119,32 @@ class ForwardSymmetric(Weighting):
     0.214
     """
 
-    rate: float
+    rate: Parameter
     num_classes: int
     kind: ClassVar[Kind] = "loss"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_classes", integer(2)("ForwardSymmetric's num_classes", self.num_classes))
         check(self, "rate", self.rate, low=0, high=1)
-        if self.rate >= (self.num_classes - 1) / self.num_classes:
-            limit = (self.num_classes - 1) / self.num_classes
+        limit = (self.num_classes - 1) / self.num_classes
+        below = self.rate < limit
+        if not (holds(below) if isinstance(below, Tensor) else below):
             raise ValueError(f"ForwardSymmetric: rate must be below (C - 1)/C = {limit:g}, got {self.rate}")
 
     @property
-    def mixture(self) -> tuple[float, float]:
+    def mixture(self) -> tuple[Parameter, Parameter]:
         """(t, s)."""
         t = self.rate / (self.num_classes - 1)
         return t, 1 - self.rate - t
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         t, s = self.mixture
-        if t == 0:
-            return LOG2 + log_q
-        log_sp = log_p + math.log(s)
-        return LOG2 + log_q + log_sp - log_sum(t, log_sp)
+        log_sp = floored(log_p) + log_parameter(s, log_p)
+        return LOG2 + log_q + (log_sp - log_sum(t, log_sp))
 
     @property
     def mode(self) -> Mode:
         t, s = self.mixture
+        if isinstance(t, Tensor) or isinstance(s, Tensor):
+            return super().mode
         return (math.sqrt(t * t + t * s) - t) / s
