@@ -89,11 +89,24 @@ def test_a_shortened_run_has_the_same_course() -> None:
         ({"loss": "BootstrapHard(linear(1, 0.8, until=400))"}, {"loss": "BootstrapHard(linear(1, 0.8, until=100))"}),
         (
             {"method": "CoTeaching(forget_rate=linear(0, 0.4, until=4000))"},
-            {"method": "CoTeaching(forget_rate=linear(0, 0.4, until=1000))"},
+            {"method": "CoTeaching(linear(0, 0.4, until=1000), 2)"},
         ),
+        ({"method": "CoTeaching(0.4, warm_up=40)"}, {"method": "CoTeaching(0.4)"}),
+        ({"method": "D2L(34, k=10)"}, {"method": "D2L(8, 2, 10)"}),
+        ({"method": "D2L(start=0, window=2)"}, {"method": "D2L(0, 2)"}),
+        ({"method": "MDYRH"}, {"method": "MDYRH(26)"}),
+        ({"method": "MDYRH(3)"}, {"method": "MDYRH(0)"}),
+        ({"method": "MDDYRSH(cooling=2)"}, {"method": "MDDYRSH(26, 27, 1)"}),
+        ({"method": "PrunedGCE(start=41)"}, {"method": "PrunedGCE(start=10, every=2)"}),
+        ({"method": "LDAM(drw_at=160)"}, {"method": "LDAM(drw_at=40)"}),
+        ({"method": "LDAM"}, {"method": "LDAM"}),
+        ({"method": "Decoupling(5000)"}, {"method": "Decoupling(1250)"}),
+        ({"method": "MentorNetPD(mentor='net')"}, {"method": "MentorNetPD(mentor='net')"}),
+        ({"method": "JointLabels('a.npy')"}, {"method": "JointLabels('a.npy', begin=17, slots=2)"}),
+        ({"method": "Curriculum('a.npy', start=0.5)"}, {"method": "Curriculum('a.npy', start=0.5)"}),
     ],
 )
-def test_what_changes_by_a_schedule_is_shortened_with_the_run(whole: dict[str, Any], quarter: dict[str, Any]) -> None:
+def test_what_has_its_time_is_shortened_with_the_run(whole: dict[str, Any], quarter: dict[str, Any]) -> None:
     short = shortened(Run(data="digits", net="mlp-8", iterations=20_000, **whole), 0.25)
     assert {name: getattr(short, name) for name in quarter} == quarter
 

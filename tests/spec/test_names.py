@@ -18,7 +18,7 @@ from reweigh.methods.parse import PARTS
 from reweigh.spec import Run, authors, text
 from reweigh.spec.checks import DATA_NAMES
 from reweigh.spec.expression import canonical
-from reweigh.spec.rivals import ARGUMENTS
+from reweigh.spec.rivals import ARGUMENTS, TIMES
 
 PLAIN: dict[str, Any] = {"data": "digits", "net": "mlp-256-256", "weighting": "DM(0.5, 8)"}
 
@@ -179,3 +179,12 @@ def test_arguments_of_losses_and_methods_are_known_without_them() -> None:
     }
     assert found == ARGUMENTS
     assert {name: list(items) for name, items in found.items()} == {name: list(x) for name, x in ARGUMENTS.items()}
+
+
+def test_what_counts_epochs_in_one_method_does_in_all() -> None:
+    words = {key for times in TIMES.values() for key in times}
+    found = {name: {key for key in known if key in words} for name, known in ARGUMENTS.items()}
+    assert {name: keys for name, keys in found.items() if keys} == {
+        **{name: set(times) for name, times in TIMES.items()},
+        "Curriculum": {"start"},  # a share of the examples
+    }

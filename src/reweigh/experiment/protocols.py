@@ -8,6 +8,7 @@ from typing import Any
 
 from reweigh.experiment.values import Choice, Option
 from reweigh.spec import Run, parse
+from reweigh.spec.rivals import times_sooner
 from reweigh.spec.schedule import all_sooner, sooner
 
 BETAS = (1, 2, 4, 6, 8, 10, 12)
@@ -61,8 +62,9 @@ def shortened(run: Run, factor: float) -> Run:
     """The run with fewer iterations: times in its schedules (`at`, `every`, `until`) and between evaluations shrink.
 
     So what steps, halves or goes by fractions keeps its course, be it the learning rate or a parameter of what the run
-    is taught by. `inv` has no time but a rate per iteration, which stays: of 10,000 iterations by
-    inv(gamma=1e-05, power=0.75) the whole ends at 0.93 of lr, a quarter at 0.98. Numbers of a method's own stay, too.
+    is taught by, and so does a method with its epochs (`warm_up` and the like: `reweigh.spec.rivals.TIMES`). `inv` has
+    no time but a rate per iteration, which stays: of 10,000 iterations by inv(gamma=1e-05, power=0.75) the whole ends
+    at 0.93 of lr, a quarter at 0.98. So does what a method does at every epoch or iteration (`decay`, `growth`).
 
     >>> short = shortened(replace(ours(weighting="CCE"), schedule="step(0.1, at=[10000, 15000])"), 0.1)
     >>> short.iterations, short.schedule, short.evaluate_every
@@ -72,7 +74,7 @@ def shortened(run: Run, factor: float) -> Run:
     share = iterations / run.iterations
 
     def taught(text: str | None) -> str | None:
-        return None if text is None else str(all_sooner(parse(text), share))
+        return None if text is None else str(times_sooner(all_sooner(parse(text), share), share))
 
     by_schedule = isinstance(run.taper, str) and run.taper != "auto"
     return replace(

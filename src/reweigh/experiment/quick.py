@@ -105,9 +105,10 @@ def _tiny(run: Run, folder: Path) -> Run:
         init_file=None,
         init_hash=None,
         batch_size=BATCH,
-        method=None if run.method is None else str(_hasty(parse(run.method))),
     )
-    return replace(shortened(run, ITERATIONS / run.iterations), evaluate_every=ITERATIONS // 2)
+    short = shortened(run, ITERATIONS / run.iterations)
+    method = None if short.method is None else str(_hasty(parse(short.method)))
+    return replace(short, method=method, evaluate_every=ITERATIONS // 2)
 
 
 def _small(net: str) -> str:

@@ -86,6 +86,26 @@ ARGUMENTS: dict[str, dict[str, Value | EllipsisType]] = {
 }
 """An argument without a default has dots in its place."""
 
+TIMES: dict[str, dict[str, int]] = {
+    "LDAM": {"drw_at": 0},
+    "ActiveBias": {"warm_up": 0},
+    "PrunedGCE": {"start": 0, "every": 1},
+    "D2L": {"start": 0, "window": 2},
+    "SAdaptation": {"warm_up": 0},
+    "Masking": {"warm_up": 0},
+    "MDYRH": {"warm_up": 0},
+    "MDDYRSH": {"warm_up": 0, "soft_from": 0, "cooling": 1},
+    "CoTeaching": {"warm_up": 0},
+    "Decoupling": {"warm_up": 0},
+    "SIGUA": {"warm_up": 0},
+    "SIGUABC": {"warm_up": 0},
+    "JointLabels": {"begin": 1, "slots": 1},
+}
+"""The arguments that count epochs or iterations of the run, with the least that each may be.
+
+Not those of trainings beside it (mentor_steps, dump_epochs, pretrain), nor parts of the run (burn_in, transit, until).
+"""
+
 
 def without_defaults(expression: Expression) -> Expression:
     """The shortest way to say it: no argument that has its default, the first ones without their names.
@@ -108,6 +128,26 @@ def without_defaults(expression: Expression) -> Expression:
         else:
             kwargs.append((key, given[key]))
     return Expression(expression.name, tuple(args), tuple(kwargs))
+
+
+def times_sooner(expression: Expression, share: float) -> Expression:
+    """A method for a training of a `share` of the iterations: its epochs and iterations shrink with it, rounded down.
+
+    What begins within the whole training then begins within the short one.
+
+    >>> from reweigh.spec import parse
+    >>> print(times_sooner(parse("D2L(start=34)"), 0.25), times_sooner(parse("ELR(lam=1)"), 0.25))
+    D2L(8, 2) ELR(lam=1)
+    """
+    if expression.name not in TIMES:
+        return expression
+    defaults = ARGUMENTS[expression.name]
+    given = dict(expression.bind(tuple(defaults)).kwargs)
+    for key, least in TIMES[expression.name].items():
+        time = given.get(key, defaults[key])
+        if isinstance(time, int) and time > least:
+            given[key] = max(least, int(time * share + 1e-9))  # 100 * 0.29 is not quite 29
+    return without_defaults(Expression(expression.name, (), tuple(given.items())))
 
 
 def _same(value: Value, default: Value | EllipsisType) -> bool:
