@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -91,6 +92,28 @@ def test_records_that_were_cut_short_are_refused(finished: Path, tmp_path: Path,
     (folder / name).write_bytes(content[:100] + b"\xff" * 100 + content[200:])
     with pytest.raises(DataError, match=rf"{name}: holds what is no number: the file is damaged"):
         suspects_of(folder, bootstrap=2)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_records_of_threshold_samples_that_were_cut_short_are_refused(
+    finished: Path, tmp_path: Path, number: int
+) -> None:
+    folder = tmp_path / finished.name
+    shutil.copytree(finished, folder)
+    suspects_of(folder, threshold_samples=True, bootstrap=2)
+    (path,) = (
+        each.parent / "margins.bin"
+        for each in tmp_path.glob("*/run.json")
+        if json.loads(each.read_text())["run"].get("threshold_set") == number
+    )
+    content = path.read_bytes()
+    for size in (0, len(content) // 5):
+        path.write_bytes(content[:size])
+        with pytest.raises(DataError, match=r"margins.bin: holds [02] records, expected 10; there is none of"):
+            suspects_of(folder, threshold_samples=True, bootstrap=2)
+    path.write_bytes(content[:100] + b"\xff" * 100 + content[200:])
+    with pytest.raises(DataError, match=r"margins.bin: holds what is no number: the file is damaged"):
+        suspects_of(folder, threshold_samples=True, bootstrap=2)
 
 
 def test_out_of_fold_costs_runs_once(finished: Path) -> None:

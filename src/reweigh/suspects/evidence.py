@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from reweigh.errors import DataError
 from reweigh.procedures.predictions import training_probabilities
-from reweigh.record import read_header, read_margins, read_p, read_result, read_rows
+from reweigh.record import History, Margins, read_header, read_margins, read_p, read_result, read_rows
 from reweigh.record.rows import check_recorded
 from reweigh.run import execute
 from reweigh.run.material import Material, check_same_data, fold_split, gather, threshold_rows
@@ -135,11 +135,7 @@ def suspects_of(
 def of_run(run: Run, folder: Path, material: Material) -> Evidence:
     """The final model's probabilities, and what was recorded on the way."""
     probabilities = training_probabilities(run, folder, material=material)  # refuses a run that diverged
-    history, record = read_p(folder), read_margins(folder)
-    check_recorded(folder, run, history.steps, record.steps, (row["step"] for row in read_rows(folder)))
-    for name, values in (("p.f16", history.p), ("margins.bin", record.margins)):
-        if not np.isfinite(values).all():
-            raise DataError(f"{folder / name}: holds what is no number: the file is damaged; train the run again")
+    history, record = _recorded(run, folder)
     kept = len(record.steps) > 0
     return Evidence(
         probabilities,
@@ -183,10 +179,10 @@ def by_threshold_samples(run: Run, root: Path, material: Material, *, carry_out:
         part = replace(run, threshold_set=number, record_p=False, record_margins=True)
         folder, own = _same_data(part, root, carry_out)
         samples = threshold_rows(n, num_classes, number, run.seed)
-        recorded = read_margins(folder).margins.astype(np.float64)
-        threshold = np.percentile(area_under_margin(recorded[samples]), PERCENTILE)
         of_classes = training_probabilities(part, folder, material=own)[:, :num_classes] + np.finfo(np.float64).tiny
         of_classes /= of_classes.sum(axis=1, keepdims=True)
+        recorded = _recorded(part, folder)[1].margins.astype(np.float64)
+        threshold = np.percentile(area_under_margin(recorded[samples]), PERCENTILE)
         if margins is None:
             margins, judged = recorded - threshold, np.arange(n)
         else:
@@ -195,6 +191,16 @@ def by_threshold_samples(run: Run, root: Path, material: Material, *, carry_out:
         probabilities[judged] = of_classes[judged]
     origin = f"two runs with threshold samples and the settings of run {run.hash()}"
     return Evidence(probabilities, origin, margins=margins, threshold=0.0)
+
+
+def _recorded(run: Run, folder: Path) -> tuple[History, Margins]:
+    """p and margins at every evaluation of a run that did not diverge, whole and finite as far as it writes them."""
+    history, record = read_p(folder), read_margins(folder)
+    check_recorded(folder, run, history.steps, record.steps, (row["step"] for row in read_rows(folder)))
+    for name, values in (("p.f16", history.p), ("margins.bin", record.margins)):
+        if not np.isfinite(values).all():
+            raise DataError(f"{folder / name}: holds what is no number: the file is damaged; train the run again")
+    return history, record
 
 
 def _same_data(run: Run, root: Path, carry_out: CarryOut) -> tuple[Path, Material]:
