@@ -114,6 +114,23 @@ def test_a_choice_is_made_by_the_held_out_part(tiny: Make, measured: Callable, t
     assert len(names(tmp_path)) == 3 + 2
 
 
+def test_trials_are_not_compared_where_the_data_changed_between_them(
+    tiny: Make, measured: Callable, tmp_path: Path
+) -> None:
+    choice = search_beta(tiny, 0.5, (1, 8), short=0.5)
+    found = [measured(option.trial, validation=0.5) for option in choice.options]
+    found[1] = replace(found[1], header=replace(found[1].header, data_hash="f" * 64))
+    known = {each.name: each for each in found}
+    assert decide(choice, known) is None
+    experiment = table(Cell("DM", "a", choice), Cell("CCE", "a", tiny()))
+    ended = carry_out([experiment], tmp_path, known=known)
+    assert names(tmp_path) == {tiny().folder_name()}  # what does not depend on the choice is carried out
+    (reason,) = set(ended.failed.values())
+    assert set(ended.failed) == set(known)
+    assert reason.startswith("the data changed between the trials of beta")
+    assert "dddddddddddd in 1 of them, ffffffffffff in 1 of them" in reason
+
+
 def test_several_experiments_go_in_one_queue(tiny: Make, tmp_path: Path) -> None:
     """The second one's runs do not wait for the trials, and what these decide, of the first."""
     first = replace(table(Cell("DM", "a", search_beta(tiny, 0.5, (1, 8), short=0.5))), name="first")

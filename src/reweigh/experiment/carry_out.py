@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from reweigh.experiment.finding import Finding, Store, find, without_columns
-from reweigh.experiment.plan import Task, missing, once, plain_runs, tasks, trials, undone
+from reweigh.experiment.plan import Task, data_changed, missing, once, plain_runs, tasks, trials, undone
 from reweigh.experiment.procedures import carry_out_procedure, find_procedure
-from reweigh.experiment.values import Experiment
+from reweigh.experiment.values import Choice, Experiment
 from reweigh.record.files import make_folder
 from reweigh.run import Interrupted, Outcome, Update, execute, execute_many
 from reweigh.run.execute import folder_of
@@ -108,10 +108,15 @@ def carry_out(
             elif outcome.error is not None:
                 called = [name] if name in alone else [whole for whole, part in parts if part.folder_name() == name]
                 ended.failed |= dict.fromkeys(called, _sentence(outcome.error))
+    now = store()
+    for experiment in experiments:
+        for choice in (cell.what for cell in experiment.cells if isinstance(cell.what, Choice)):
+            if (reason := data_changed(choice, now)) is not None:
+                ended.failed |= {option.trial.folder_name(): reason for option in choice.options}
     if scored := [experiment for experiment in experiments if experiment.scored == "retrieval"]:
         from reweigh.experiment.scores import score_runs
 
-        runs = [task.run for task in planned(scored, store()) if task.run is not None]
+        runs = [task.run for task in planned(scored, now) if task.run is not None]
         ended.stopped |= not score_runs(runs, root, fail, tell, should_stop)
     return ended
 

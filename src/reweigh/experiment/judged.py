@@ -17,7 +17,7 @@ class Judged(NamedTuple):
         place: the cell it was made for: its row, and its column where the experiment has several.
         what: the name of what was chosen, such as "lr".
         scores: by option; None where a trial is missing or its score is not a number.
-        chosen: such as "lr 0.1"; None while a trial is missing.
+        chosen: such as "lr 0.1"; None while a trial is missing or where they had not the same data.
     """
 
     place: str

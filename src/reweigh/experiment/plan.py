@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from reweigh.experiment.finding import Store
+from reweigh.experiment.finding import Finding, Store
 from reweigh.experiment.values import Cell, Choice, Experiment, Procedure
+from reweigh.record.header import data_versions
 from reweigh.spec import Run
 
 SCORE = "validation"
@@ -60,19 +61,36 @@ def tasks(experiment: Experiment, seeds: Sequence[int], store: Store) -> list[Ta
 
 
 def decide(choice: Choice, store: Store) -> tuple[str, Run] | None:
-    """What a choice comes to, such as ("beta 8", run); None while a trial is missing.
+    """What a choice comes to, such as ("beta 8", run); None while a trial is missing or `data_changed`.
 
     The score is the accuracy on the held-out part at the end of the trial; one that diverged has none and loses.
     """
-    scores = []
-    for option in choice.options:
-        found = store.get(option.trial.folder_name())
-        if found is None:
-            return None
-        scores.append(found.metrics.get(SCORE))
+    found = _trials_of(choice, store)
+    if len(found) < len(choice.options) or data_changed(choice, store) is not None:
+        return None
+    scores = [trial.metrics.get(SCORE) for trial in found]
     best = max(range(len(scores)), key=lambda i: (-1.0 if scores[i] is None else scores[i], -i))
     option = choice.options[best]
     return f"{choice.what} {option.label}", option.run
+
+
+def data_changed(choice: Choice, store: Store) -> str | None:
+    """Why the trials of a choice can't be compared: not all were trained on the same data; None where they were."""
+    headers = [trial.header for trial in _trials_of(choice, store)]
+    version = data_versions(headers)
+    hashes = [each for header in headers if (each := version(header)) is not None]
+    if not hashes:
+        return None
+    told = ", ".join(f"{each} in {hashes.count(each)} of them" for each in dict.fromkeys(hashes))
+    return (
+        f"the data changed between the trials of {choice.what} (their hash begins with {told}), so that their scores "
+        "can't be compared; remove the trials on other data than there are now, and run them again"
+    )
+
+
+def _trials_of(choice: Choice, store: Store) -> list[Finding]:
+    """The trials that are there, in the order of the options."""
+    return [store[name] for option in choice.options if (name := option.trial.folder_name()) in store]
 
 
 def trials(experiment: Experiment) -> list[Run]:
