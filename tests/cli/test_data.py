@@ -42,6 +42,30 @@ def test_list_knows_what_the_loaders_read(reweigh, tmp_path: Path, there: str, r
     assert states[name] == "there"
 
 
+@pytest.mark.parametrize("names", ["category_names_eng.txt", "annotations/category_names_eng.txt"])
+@pytest.mark.parametrize("pictures", ["images/0", "0"])
+def test_clothing1m_is_there_with_its_lists_and_its_pictures(
+    reweigh, tmp_path: Path, names: str, pictures: str
+) -> None:
+    """They come apart: its lists alone, or its pictures, are nothing to train on."""
+
+    def state(root: Path) -> str:
+        listed = reweigh("data", "list", "--root", root, "--json").json["data"]
+        return next(entry["state"] for entry in listed if entry["name"] == "clothing1m")
+
+    folder = tmp_path / "clothing1M"
+    assert state(folder) == "by hand"
+    (folder / names).parent.mkdir(parents=True)
+    (folder / names).write_text("T-Shirt\nShirt\n")
+    assert (state(tmp_path), state(folder)) == ("by hand", "by hand")
+    assert "then unpack the images" in reweigh("data", "get", "clothing1m", "--root", tmp_path).stderr
+    (folder / pictures).mkdir(parents=True)
+    assert (state(tmp_path), state(folder)) == ("there", "there")
+    assert reweigh("data", "get", "clothing1m", "--root", tmp_path).code == 0
+    (folder / names).unlink()
+    assert state(tmp_path) == "by hand"
+
+
 def test_get_what_is_there(reweigh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert reweigh("data", "get", "digits", "--json").json["paths"] == []
     (tmp_path / "aclImdb").mkdir()

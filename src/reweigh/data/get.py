@@ -27,6 +27,7 @@ class Source:
         licence: the terms, in a sentence.
         by_hand: for a data set without an address: what its user has to do.
         also: what its loader reads instead, where that lies there.
+        holds: what lies in the folder it gives where its parts come one by one: of each tuple, one.
     """
 
     files: Mapping[str, Remote]
@@ -34,11 +35,17 @@ class Source:
     licence: str
     by_hand: str = ""
     also: tuple[str, ...] = ()
+    holds: tuple[tuple[str, ...], ...] = ()
 
     def is_in(self, root: Path) -> bool:
         """Whether the loader finds the data set in the data folder, or the folder is the data set itself."""
-        whole = all((root / name).exists() for name in self.gives)
-        return whole or any((root / name).exists() for name in self.also) or root.name in (*self.gives, *self.also)
+        whole = all(self.is_at(root / name) for name in self.gives)
+        itself = root.name in (*self.gives, *self.also) and self.is_at(root)
+        return whole or any(self.is_at(root / name) for name in self.also) or itself
+
+    def is_at(self, path: Path) -> bool:
+        """Whether it lies there, with all its parts."""
+        return path.exists() and all(any((path / name).exists() for name in part) for part in self.holds)
 
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
@@ -78,6 +85,7 @@ SOURCES: Mapping[str, Source] = {
         "By agreement with the authors; cite Xiao et al., CVPR 2015.",
         "Ask the authors of Clothing1M (Xiao et al., CVPR 2015; github.com/Cysu/noisy_label) for access, then "
         "unpack the images and the text files",
+        holds=(("category_names_eng.txt", "annotations/category_names_eng.txt"), ("images", "0")),
     ),
     "mars": Source(
         {},
@@ -123,7 +131,7 @@ def get(
     source = sources[name]
     folder = Path(root)
     results = tuple(folder / given for given in source.gives)
-    if all(path.exists() for path in results):
+    if all(source.is_at(path) for path in results):
         return results
     if not source.files:
         wanted = ", ".join(map(str, results))
