@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
@@ -119,6 +120,17 @@ def test_inconsistent_data_sets_are_refused(changes: dict[str, object], match: s
 def test_class_names_must_be_strings() -> None:
     with pytest.raises(TypeError, match="class_names"):
         toy(class_names=["cat", "dog"])
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\x1b[31mcat", "two\nlines", "a\tb", "a\r", "\x7f", "\x9b31m"])
+def test_class_names_with_control_characters_are_refused(name: str) -> None:
+    with pytest.raises(DataError, match=f"toy: class name {re.escape(repr(name))} holds a control character"):
+        toy(class_names=(name, "dog"))
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\u00a0b", "\u3000", "👩\u200d🔬", "می\u200cخواهم"])
+def test_other_class_names_are_taken_as_they_are(name: str) -> None:
+    assert toy(class_names=(name, "dog")).class_names == (name, "dog")
 
 
 def test_a_test_part_may_be_empty() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +121,7 @@ class Dataset:
         name: as in records and tables, e.g. `"cifar10"`.
         train: the training part; not empty.
         test: the test part, of the same kind and example shape; may be empty where a data set has none.
-        class_names: label id -> name; two or more, all different.
+        class_names: label id -> name; two or more, all different, in UTF-8 and without control characters.
         groups: class id -> group id (superclasses), or None.
         holdout: what the test part is: `"test"`, or `"noisy hold-out"` when it was split off the user's data.
         columns: of a table of features, what new rows must have and how they are scaled; else None.
@@ -150,6 +151,8 @@ class Dataset:
         for name in names:
             if not _is_text(name):
                 raise DataError(f"{self.name}: class name {name!r} is not UTF-8, as records and tables are; rename it")
+            if any(category(letter) == "Cc" for letter in name):  # a terminal obeys it; no table with NUL is read
+                raise DataError(f"{self.name}: class name {name!r} holds a control character; rename it")
         if self.holdout not in (TEST, NOISY_HOLDOUT):
             raise ValueError(f"holdout must be {TEST!r} or {NOISY_HOLDOUT!r}, not {self.holdout!r}")
         if self.groups is not None and (len(self.groups) != len(names) or min(self.groups) < 0):
