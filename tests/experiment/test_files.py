@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reweigh.experiment import Experiment
+from reweigh.experiment.drawing import panels_of
+from reweigh.experiment.finding import Finding
 from reweigh.experiment.load import load
+from reweigh.experiment.saved import collect
 from reweigh.experiment.session import Asked, sit, steps
+from reweigh.spec import Run
 
 FOLDER = Path(__file__).resolve().parents[2] / "experiments"
 FILES = sorted(FOLDER.glob("*.py"))
@@ -55,6 +60,19 @@ def test_they_say_what_they_are() -> None:
     for path in FILES:
         assert f"reweigh table experiments/{path.name}" in path.read_text()
         assert f"`{path.stem}`" in guide
+
+
+def test_figure_2_is_at_the_rate_it_says_whatever_is_measured(measured: Callable[..., Finding]) -> None:
+    experiment = named(FOLDER / "figure_2.py", "figure_2")
+    columns = {"step": [1, 2], "test_accuracy": [0.3, 0.5], "p_mean": [0.2, 0.4]}
+    runs = [cell.what for cell in experiment.cells if isinstance(cell.what, Run)]
+    first = next(run for run in runs if run.rate == 0.4)
+    store = {run.folder_name(): measured(run, columns, final=0.5) for run in runs if run.rate != 0.4 or run is first}
+    panels = panels_of(collect(experiment, (0,), store))
+    assert panels is not None
+    assert "here it is 40 %" in experiment.differs
+    a, b, c = (figure.title for figure in panels.figures)
+    assert (a[:3], a[-8:], b[:3], b[-8:], c[:3]) == ("(a)", "r = 40 %", "(b)", "r = 40 %", "(c)")
 
 
 def number(name: str, row: str, column: str, metric: str = "printed") -> Any:

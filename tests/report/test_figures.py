@@ -89,6 +89,15 @@ def test_figure_2_has_dynamics_at_one_rate_and_the_best_modes(groups: list[Group
     assert c.series[0].y == pytest.approx((1 / 3, 1 / 2))
 
 
+def test_figure_2_shows_the_rate_it_is_asked_for(groups: list[Group]) -> None:
+    a, b, _ = (figure for figure in paper_figure("2", groups, 0.2).figures if isinstance(figure, Lines))
+    assert a.title == "(a) Mean p of the given label, r = 20 %"
+    assert {series.name for series in b.series} == {"DM(0.5, 4)", "DM(0.5, 8)", "DM(1, 4)", "DM(1, 8)"}
+    assert [figure.key for figure in paper_figure("2", groups, 0.3).figures] == ["modes"]
+    with pytest.raises(ValueError, match=r"nothing to show of these runs at a noise rate of 0\.2"):
+        paper_figure("2", [member for member in groups if member.run.rate == 0.4], 0.2)
+
+
 def test_the_grid_has_a_column_for_each_mode_and_a_line_for_each_beta(groups: list[Group]) -> None:
     figures, columns = paper_figure("grid", groups)
     assert (columns, len(figures)) == (2, 8)

@@ -21,7 +21,7 @@ def panels_of(saved: Saved) -> Panels | None:
     for net in nets:  # lines of different nets are never in one panel
         told = {entry.finding.name: entry.finding.told() for entry in saved.entries if entry.finding.run.net == net}
         try:
-            panels = paper_figure(name, group(list(told.values())))
+            panels = paper_figure(name, group(list(told.values())), saved.experiment.figure_rate)
         except ValueError:  # these runs are not what the figure is about
             continue
         columns = panels.columns

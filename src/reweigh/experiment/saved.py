@@ -1,6 +1,7 @@
 """Results that are kept: experiments/results/NAME.json, from which tables are made again without the runs.
 
-    {"format": 1, "experiment": {"name", "title", "protocol", "metrics", "differs", "cost", "cost_on", "figure"},
+    {"format": 1, "experiment": {"name", "title", "protocol", "metrics", "differs", "cost", "cost_on", "figure",
+                                 "figure_rate"},
      "cells": [{"row", "column", "reported", "note"}],
      "entries": [{"row", "column", "seed", "chosen", "finding": {...}}],
      "trials": [{...}],                      findings that choices were made by
@@ -25,7 +26,7 @@ from reweigh.experiment.values import Cell, Experiment, Reported
 from reweigh.record.files import make_folder, plain, read_json, replace_file
 
 FORMAT = 1
-_TOLD = ("name", "title", "protocol", "metrics", "differs", "cost", "cost_on", "figure")
+_TOLD = ("name", "title", "protocol", "metrics", "differs", "cost", "cost_on", "figure", "figure_rate")
 
 
 @dataclass(frozen=True)

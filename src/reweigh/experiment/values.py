@@ -131,6 +131,7 @@ class Experiment:
         cost: seconds of a run on `cost_on`, measured; None where nobody has.
         cost_on: the device.
         figure: of the paper, drawn from these runs: "1b", "2" or "grid".
+        figure_rate: the noise rate that figure 2 shows over time; None for the one that most settings have.
         scored: "retrieval" where runs are scored as a retrieval of tracklets besides.
     """
 
@@ -144,6 +145,7 @@ class Experiment:
     cost: float | None = None
     cost_on: str = ""
     figure: str | None = None
+    figure_rate: float | None = None
     scored: Literal["retrieval"] | None = None
 
     def __post_init__(self) -> None:

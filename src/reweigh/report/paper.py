@@ -27,13 +27,13 @@ class Panels(NamedTuple):
     columns: int
 
 
-def paper_figure(name: str, groups: Sequence[Group] = ()) -> Panels:
+def paper_figure(name: str, groups: Sequence[Group] = (), rate: float | None = None) -> Panels:
     """A figure of the paper, from groups of runs where it needs them.
 
     1b      emphasis densities of CCE, MAE, MSE, GCE and DM; the paper does not print the parameters of its curves, so
             these are GCE's q = 0.7 and three settings of its ablation
-    2       from runs: (a) mean p of right and wrong labels, (b) test accuracy, both at the noise rate most of the runs
-            have; (c) at each rate the emphasis mode of the DM runs that end best
+    2       from runs: (a) mean p of right and wrong labels, (b) test accuracy, both at the noise rate `rate`, by
+            default the one that most groups have; (c) at each rate the emphasis mode of the DM runs that end best
     grid    from runs of DM(lam, beta): a column of panels for each mode, a line for each beta; on top the accuracy on
             the training labels as given, below on the test part, for one noise rate after the other
 
@@ -46,7 +46,7 @@ def paper_figure(name: str, groups: Sequence[Group] = ()) -> Panels:
         return Panels([density_figure([(text, weighting_from(parse(text))) for text in SHOWN])], 1)
     if not groups:
         raise ValueError(f"figure {name} is drawn from runs, and there are none")
-    return _dynamics(groups) if name == "2" else _grid(groups)
+    return _dynamics(groups, rate) if name == "2" else _grid(groups)
 
 
 def density_figure(weightings: Sequence[tuple[str, Weighting]], title: str = "Emphasis densities") -> Lines:
@@ -61,11 +61,12 @@ def density_figure(weightings: Sequence[tuple[str, Weighting]], title: str = "Em
     return Lines("densities", title, caption, *labels, series)
 
 
-def _dynamics(groups: Sequence[Group]) -> Panels:
+def _dynamics(groups: Sequence[Group], rate: float | None) -> Panels:
     rates = Counter(member.run.rate for member in groups if member.run.rate is not None)
     if not rates:
         raise ValueError("figure 2 needs runs with a noise rate, and none of these has one")
-    rate = max(rates, key=lambda rate: (rates[rate], rate))
+    if rate is None:
+        rate = max(rates, key=lambda each: (rates[each], each))
     # grouped anew, so that labels need not repeat the rate
     at_rate = group([told for member in groups if member.run.rate == rate for told in member.runs])
     found = {figure.key: figure for figure in dynamics(at_rate, POINTS)}
@@ -76,6 +77,8 @@ def _dynamics(groups: Sequence[Group]) -> Panels:
     best = _best_modes(groups)
     if best is not None:
         panels.append(best)
+    if not panels:
+        raise ValueError(f"figure 2 has nothing to show of these runs at a noise rate of {rate:g}")
     return Panels(panels, len(panels))
 
 
