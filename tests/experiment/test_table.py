@@ -183,12 +183,39 @@ def test_a_part_is_saved_without_losing_the_rest(experiment: Experiment, store: 
     assert isinstance(part, Saved)
 
 
-@pytest.mark.parametrize("damage", [{"format": 2}, {"entries": [{"row": 1}]}, {"experiment": {}}, {"cells": 3}])
+@pytest.mark.parametrize(
+    ("place", "value", "problem"),
+    [
+        (("format",), 2, "format is 2"),
+        (("entries",), [{"row": 1}], r"entries\[0\].column is missing"),
+        (("experiment",), {}, "experiment.name is missing"),
+        (("experiment", "metrics"), "final", "experiment.metrics is 'final'; expected a list"),
+        (("experiment", "colour"), "red", "TypeError: .*'colour'"),
+        (("cells",), 3, "cells is 3; expected a list"),
+        (("cells", 0, "reported", 0, "value"), "53", r"cells\[0\].reported\[0\].value is '53'; expected a number"),
+        (("entries", 0, "seed"), "many", r"entries\[0\].seed is 'many'; expected a whole number"),
+        (("entries", 0, "finding", "metrics"), [0.5], r"finding.metrics is \[0.5\]; expected a JSON object"),
+        (("entries", 0, "finding", "metrics", "final"), {}, r".metrics.final is {}; expected a number or null"),
+        (("entries", 0, "finding", "columns"), {"step": [None]}, r"columns.step\[0\] is None; expected a whole number"),
+        (("entries", 0, "finding", "columns"), {"step": [1], "p_mean": []}, "have not one number for each step"),
+        (("entries", 0, "finding", "header", "environments"), [7], "IndexError: "),
+        (("entries", 0, "finding", "header", "run", "iterations"), "many", "iterations is 'many'"),
+    ],
+)
 def test_a_damaged_file_is_refused(
-    experiment: Experiment, store: dict[str, Finding], tmp_path: Path, damage: dict[str, object]
+    experiment: Experiment,
+    store: dict[str, Finding],
+    tmp_path: Path,
+    place: tuple[str | int, ...],
+    value: object,
+    problem: str,
 ) -> None:
     path = tmp_path / "toy.json"
     save(collect(experiment, (0,), store), path)
-    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
-    with pytest.raises(DataError, match=r"toy\.json: "):
+    content = inner = json.loads(path.read_text())
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=rf"toy\.json: .*{problem}"):
         read_saved(path)

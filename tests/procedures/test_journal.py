@@ -174,9 +174,24 @@ def test_forgetting_never_chooses_a_rate_at_which_training_diverged(run: Run, tm
         forgetting(tried, tmp_path, rates=(0.1,))
 
 
-@pytest.mark.parametrize("change", [{"runs": []}, {"made": None}, {"made": [1]}, {"result": 3}, {"settings": None}])
-def test_a_damaged_account_is_refused_by_name(change: dict[str, object], run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"runs": []}, "has a result, but no runs"),
+        ({"runs": [{"role": "first", "folder": 3}]}, r"runs\[0\].folder is 3; expected a text"),
+        ({"made": None}, "made is None; expected a JSON object"),
+        ({"made": {"labels.npy": 1}}, "made.labels.npy is 1; expected a text"),
+        ({"result": 3}, "result is 3; expected a JSON object or null"),
+        ({"result": {"retrained": {"final": "high"}}}, "result.retrained.final is 'high'; expected a number or null"),
+        ({"result": {"first": {}}}, "result.retrained is missing"),
+        ({"settings": None}, "settings is None; expected a JSON object"),
+        ({"settings": {"which": {}}}, "{} cannot stand in an expression"),
+    ],
+)
+def test_a_damaged_account_is_refused_by_name(
+    change: dict[str, object], problem: str, run: Run, tmp_path: Path
+) -> None:
     path = label_correction(run, tmp_path / "runs") / "procedure.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(DataError, match=r"procedure\.json: "):
+    with pytest.raises(DataError, match=rf"procedure\.json: {problem}"):
         label_correction(run, tmp_path / "runs", carry_out=never)

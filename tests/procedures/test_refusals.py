@@ -82,7 +82,7 @@ def test_no_file_and_no_journal(digits: Run, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="format is 2; this version reads 1"):
         read_journal(tmp_path)
     (tmp_path / "procedure.json").write_text('{"format": 1, "procedure": "x"}')
-    with pytest.raises(DataError, match="'run' is missing"):
+    with pytest.raises(DataError, match="run is missing"):
         read_journal(tmp_path)
 
 

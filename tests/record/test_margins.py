@@ -18,7 +18,7 @@ def write(folder: Path, header: Header, *, finish: bool = False) -> Path:
         for step in (10, 20, 30):
             record.append({"step": step}, None, (MARGINS + step, RIVALS))
         if finish:
-            record.finish({"final": 1})
+            record.finish({"final": {"accuracy": 1}})
     return folder
 
 

@@ -38,7 +38,7 @@ def test_what_is_written_is_read(tmp_path: Path, make_run: MakeRun, header: Head
     folder = make_run(tmp_path / "a")
     assert read_header(folder) == replace(header, environments=(ENVIRONMENT,))
     assert read_rows(folder) == rows
-    assert read_result(folder) == {"final": 0.3, "best": 0.3}
+    assert read_result(folder) == {"final": {"accuracy": 0.3}, "best": {"accuracy": 0.3}}
     steps, p = read_p(folder)
     assert steps.tolist() == [10, 20, 30]
     assert p.dtype == np.float16
@@ -244,7 +244,7 @@ def test_a_full_disk_loses_nothing_written(
     [
         ("", "not JSON"),
         ('{"format": 99}', "format is 99; this version reads 1"),
-        ('{"format": 1}', "'run' is missing"),
+        ('{"format": 1}', "run is missing"),
     ],
 )
 def test_damaged_headers_are_refused(tmp_path: Path, content: str, message: str) -> None:
@@ -277,7 +277,7 @@ with Record(Path(sys.argv[1]), header, {}) as record:
     record.rewind(int(sys.argv[2]))
     print("ready", flush=True)
     for step in range(record.last_step + 1, 100_000):
-        record.append({"step": step, "filler": "x" * 200}, np.zeros(5))
+        record.append({"step": step, "p_by_class": [0.5] * 40}, np.zeros(5))
 """
 
 

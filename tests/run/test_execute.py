@@ -115,6 +115,10 @@ def test_a_finished_run_is_never_repeated(tmp_path: Path) -> None:
     before = contents(folder)
     execute(DIGITS, tmp_path, watch=lambda update: pytest.fail("it was trained again"))
     assert contents(folder) == before
+    path = folder / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"final": 3}))
+    with pytest.raises(DataError, match=r"result\.json: final is 3; expected a JSON object"):
+        execute(DIGITS, tmp_path)
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from reweigh.errors import DataError
 from reweigh.metrics import given_up
 from reweigh.record import Header, read_header, read_result, read_rows
 from reweigh.record.files import read_json
+from reweigh.record.header import DETAILS
+from reweigh.record.shape import check_shape, listed, mapping, maybe, number, text, whole
 from reweigh.report.collect import Told
 from reweigh.report.figure import thin
 from reweigh.spec import Run, describe
@@ -22,6 +24,27 @@ COLUMNS = (
 POINTS = 40  # rows that are kept of a run
 DIGITS = 5
 RETRIEVAL = "retrieval.json"
+_METRICS = mapping(rest=maybe(number))
+FINDING = mapping(
+    {
+        "name": text,
+        "header": mapping(
+            {
+                "run": mapping(),
+                "data_hash": text,
+                "label_hash": text,
+                "examples": whole,
+                "details": DETAILS,
+                "environments": listed(whole),
+            }
+        ),
+        "metrics": _METRICS,
+        "columns": mapping({}, {"step": listed(whole)}, rest=listed(maybe(number))),
+        "seconds": maybe(number),
+    },
+    {"diverged": maybe(whole)},
+)
+"""What `Finding.to_mapping` writes."""
 _FINAL = {
     "final": "test_accuracy",
     "corrupted": "corrupted_accuracy",
@@ -95,7 +118,10 @@ class Finding:
 
     @classmethod
     def from_mapping(cls, content: Mapping[str, Any], environments: list[Mapping[str, Any]]) -> Finding:
-        """What `to_mapping` wrote."""
+        """What `to_mapping` wrote, of the shape `FINDING`."""
+        columns = content["columns"]
+        if columns and {len(values) for values in columns.values()} != {len(columns.get("step", ()))}:
+            raise ValueError(f"the columns of {content['name']} have not one number for each step")
         head = content["header"]
         header = Header(
             run=Run.from_mapping(head["run"]),
@@ -105,7 +131,7 @@ class Finding:
             details=head["details"],
             environments=tuple(environments[number] for number in head["environments"]),
         )
-        told = (content["name"], header, content["metrics"], content["columns"], content["seconds"])
+        told = (content["name"], header, content["metrics"], columns, content["seconds"])
         return cls(*told, content.get("diverged"))
 
 
@@ -121,6 +147,7 @@ def find(folder: Path) -> Finding | None:
             return None
         header, rows = read_header(folder), read_rows(folder)
         scores: dict[str, Any] = read_json(folder / RETRIEVAL) if (folder / RETRIEVAL).exists() else {}
+        check_shape(folder / RETRIEVAL, scores, _METRICS)
     except DataError:
         return None
     final, best = result.get("final") or {}, result.get("best") or {}

@@ -19,14 +19,36 @@ from pathlib import Path
 from typing import Any
 
 from reweigh.errors import DataError
-from reweigh.experiment.finding import Finding, Store, without_columns
+from reweigh.experiment.finding import FINDING, Finding, Store, without_columns
 from reweigh.experiment.plan import tasks, trials
 from reweigh.experiment.table import Block, Entry, blocks, entries, kind_of
 from reweigh.experiment.values import Cell, Experiment, Reported
 from reweigh.record.files import make_folder, plain, read_json, replace_file
+from reweigh.record.shape import check_shape, listed, mapping, maybe, number, text, whole
 
 FORMAT = 1
 _TOLD = ("name", "title", "protocol", "metrics", "differs", "cost", "cost_on", "figure", "figure_rate")
+_PLACE = {"row": text, "column": text}
+_REPORTED = mapping({"metric": text, "value": number}, {"quoted": text, "deviation": maybe(number)})
+_EXPERIMENT = mapping(
+    {"name": text, "title": text, "protocol": text, "metrics": listed(text)},
+    {
+        "differs": text,
+        "cost": maybe(number),
+        "cost_on": text,
+        "figure": maybe(text),
+        "figure_rate": maybe(number),
+    },
+)
+_SAVED = mapping(
+    {
+        "experiment": _EXPERIMENT,
+        "cells": listed(mapping({**_PLACE, "reported": listed(_REPORTED), "note": text})),
+        "entries": listed(mapping({**_PLACE, "seed": whole, "chosen": text, "finding": FINDING})),
+        "trials": listed(FINDING),
+        "environments": listed(mapping()),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -145,8 +167,9 @@ def read_saved(path: Path) -> Saved:
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
+    check_shape(path, content, _SAVED)
     try:
-        told = dict(content["experiment"])
+        told = content["experiment"]
         cells = tuple(
             Cell(
                 cell["row"],
@@ -165,5 +188,5 @@ def read_saved(path: Path) -> Saved:
 
         found = tuple(Entry(**entry | {"finding": finding(entry["finding"])}) for entry in content["entries"])
         return Saved(experiment, found, tuple(map(finding, content["trials"])))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, IndexError) as error:
         raise DataError(f"{path}: {type(error).__name__}: {error}") from error

@@ -27,12 +27,30 @@ from reweigh.errors import DataError
 from reweigh.noise.arrays import DIGITS, array_bytes, file_hash
 from reweigh.record import read_header, read_result
 from reweigh.record.files import make_folder, read_json, replace_file, write_json
+from reweigh.record.shape import check_shape, listed, mapping, maybe, number, text
 from reweigh.run.material import check_same_data, gather
 from reweigh.spec import Run, parse
 from reweigh.spec.expression import LONGEST_STRING, Value, canonical
 
 FORMAT = 1
 FILE = "procedure.json"
+
+_SCORES = mapping({"final": maybe(number)})
+_JOURNAL = mapping(
+    {
+        "procedure": text,
+        "run": mapping(),
+        "settings": mapping(),
+        "runs": listed(mapping({"role": text, "folder": text})),
+        "result": maybe(mapping()),
+    },
+    {"made": mapping(rest=text)},
+)
+_RESULTS = {  # as far as anybody looks into them
+    "correction": mapping({"before": _SCORES, "after": _SCORES}),
+    "forgetting": mapping({"dropout": number}),
+    "label-correction": mapping({"retrained": _SCORES}),
+}
 
 CarryOut: TypeAlias = Callable[[Run, Path], Path]
 """(run, root) -> the folder of the finished run; `reweigh.run.execute` is one."""
@@ -158,19 +176,22 @@ def read_journal(folder: Path) -> Account:
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
+    check_shape(path, content, _JOURNAL)
+    if content["procedure"] in _RESULTS:
+        check_shape(path, content, mapping({"result": maybe(_RESULTS[content["procedure"]])}))
     try:
-        account = Account(
-            procedure=str(content["procedure"]),
-            run=Run.from_mapping(content["run"]),
-            settings=dict(content["settings"]),
-            runs=tuple((str(entry["role"]), str(entry["folder"])) for entry in content["runs"]),
-            result=None if content["result"] is None else dict(content["result"]),
-            made=dict(content.get("made", {})),
-        )
-    except KeyError as error:
-        raise DataError(f"{path}: {error} is missing") from error
-    except (TypeError, ValueError, AttributeError) as error:
+        run = Run.from_mapping(content["run"])
+        _canonical(content["settings"])  # refuses what no setting can be
+    except (TypeError, ValueError) as error:
         raise DataError(f"{path}: {error}") from error
+    account = Account(
+        procedure=content["procedure"],
+        run=run,
+        settings=content["settings"],
+        runs=tuple((entry["role"], entry["folder"]) for entry in content["runs"]),
+        result=content["result"],
+        made=content.get("made", {}),
+    )
     if account.result is not None and not account.runs:
         raise DataError(f"{path}: has a result, but no runs that it is of")
     return account

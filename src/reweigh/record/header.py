@@ -12,9 +12,28 @@ from typing import Any
 
 from reweigh.errors import DataError
 from reweigh.record.files import read_json
+from reweigh.record.shape import check_shape, listed, mapping, maybe, number, text, whole
 from reweigh.spec import Run
 
 FORMAT = 1
+
+_NOISE = mapping(
+    {"kind": text, "rate": maybe(number), "measured": number, "hash": text}, {"counts": maybe(listed(listed(number)))}
+)
+DETAILS = mapping(
+    {},
+    {"name": text, "holdout": text, "class_names": listed(text), "class_counts": listed(whole), "noise": _NOISE},
+)
+_HEADER = mapping(
+    {
+        "run": mapping(),
+        "data_hash": text,
+        "label_hash": text,
+        "examples": whole,
+        "details": DETAILS,
+        "environments": listed(mapping()),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -56,19 +75,18 @@ def read_header(folder: Path) -> Header:
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
+    check_shape(path, content, _HEADER)
     try:
         header = Header(
             run=Run.from_mapping(content["run"]),
-            data_hash=str(content["data_hash"]),
-            label_hash=str(content["label_hash"]),
-            examples=int(content["examples"]),
-            details=dict(content["details"]),
-            environments=tuple(dict(entry) for entry in content["environments"]),
+            data_hash=content["data_hash"],
+            label_hash=content["label_hash"],
+            examples=content["examples"],
+            details=content["details"],
+            environments=tuple(content["environments"]),
         )
         found = header.run.hash()  # which looks at the arguments of a weighting
-    except KeyError as error:
-        raise DataError(f"{path}: {error} is missing") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError) as error:
         raise DataError(f"{path}: {error}") from error
     if content.get("hash") != found:
         raise DataError(f"{path}: hash is {content.get('hash')!r}, but its run has {found!r}")

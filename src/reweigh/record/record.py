@@ -37,7 +37,22 @@ from reweigh.record.rows import (
     scan_margins,
     scan_rows,
 )
+from reweigh.record.shape import check_shape, listed, mapping, maybe, number, text, whole
 from reweigh.spec import Run
+
+_SCORES = mapping(rest=maybe(number))
+_RESULT = mapping(
+    {},
+    {
+        "final": _SCORES,
+        "best": maybe(_SCORES),
+        "holdout": text,
+        "diverged": maybe(whole),
+        "reliability": listed(mapping({"confidence": maybe(number), "accuracy": maybe(number)})),
+        "per_class_accuracy": listed(maybe(number)),
+        "seconds": number,
+    },
+)
 
 State: TypeAlias = Literal["done", "resumable", "broken"]
 
@@ -175,7 +190,11 @@ def read_rows(folder: Path | str) -> list[dict[str, Any]]:
 def read_result(folder: Path | str) -> dict[str, Any] | None:
     """The result of a run, or None where it is not done."""
     path = Path(folder) / "result.json"
-    return read_json(path) if path.exists() else None
+    if not path.exists():
+        return None
+    result = read_json(path)
+    check_shape(path, result, _RESULT)
+    return result
 
 
 def read_p(folder: Path | str) -> History:

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reweigh.errors import DataError
 from reweigh.record.files import plain
+from reweigh.record.shape import check_shape, listed, mapping, maybe, number, whole
 from reweigh.spec import Run
 
 
@@ -50,6 +51,10 @@ class Margins(NamedTuple):
     rivals: NDArray[np.uint16]
 
 
+# columns of a row that are lists, of one length; the others are numbers, and null stands for what is not finite
+LISTS = ("p_histogram", "p_histogram_clean", "p_histogram_noisy", "weight_histogram", "p_by_class")
+_ROW = mapping({"step": whole}, dict.fromkeys(LISTS, listed(maybe(number))), rest=maybe(number))
+
 LARGEST_MARGIN = float(np.finfo(np.float16).max)
 MOST_CLASSES = 2**16
 
@@ -61,9 +66,9 @@ def scan_rows(path: Path) -> Rows:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     lines = content.split(b"\n")[:-1]  # what follows the last line's end is unfinished
-    found = Rows([], [])
+    found, lengths = Rows([], []), dict[str, int]()
     end = 0
-    for number, line in enumerate(lines, start=1):
+    for count, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
             step = row["step"]
@@ -71,9 +76,13 @@ def scan_rows(path: Path) -> Rows:
         except (ValueError, KeyError, TypeError, RecursionError):
             good = False
         if not good:
-            if number == len(lines):  # blocks of one write may reach the disk out of order
+            if count == len(lines):  # blocks of one write may reach the disk out of order
                 break
-            raise DataError(f"{path}, line {number}: expected a JSON object with a rising step, found {line[:60]!r}")
+            raise DataError(f"{path}, line {count}: expected a JSON object with a rising step, found {line[:60]!r}")
+        check_shape(f"{path}, line {count}", row, _ROW)
+        for name in LISTS:
+            if name in row and len(row[name]) != (expected := lengths.setdefault(name, len(row[name]))):
+                raise DataError(f"{path}, line {count}: {name} has {len(row[name])} numbers; expected {expected}")
         end += len(line) + 1
         found.rows.append(row)
         found.ends.append(end)
@@ -84,7 +93,10 @@ def row_bytes(row: dict[str, Any]) -> bytes:
     """One line of rows.jsonl."""
     if isinstance(row.get("step"), bool) or not isinstance(row.get("step"), int):
         raise ValueError(f"a row needs a whole number as its step, not {row.get('step')!r}")
-    return json.dumps(plain(row), allow_nan=False).encode() + b"\n"
+    content = plain(row)
+    if (problem := _ROW(content)) is not None:  # nobody could read it again
+        raise ValueError(f"a row{problem}")
+    return json.dumps(content, allow_nan=False).encode() + b"\n"
 
 
 def column_type(examples: int) -> np.dtype[np.void]:

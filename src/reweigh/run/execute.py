@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from reweigh.data.dataset import TEST
+from reweigh.errors import DataError
 from reweigh.nets.registry import check_reads
 from reweigh.record import Record, environment, read_rows, summarise
 from reweigh.record.files import make_folder
@@ -108,7 +109,9 @@ def updates(
     caller sets torch's switches (`machine`) and the stream, and may have the material gathered ahead.
     """
     ranks, folder = ranks or Ranks(), folder_of(run, root)
-    if (folder / "result.json").exists() and summarise(folder).state == "done":
+    if (folder / "result.json").exists():
+        if (problem := summarise(folder).problem) is not None:
+            raise DataError(problem)
         return
     device = ranks.device(device_of(run))
     speed = speed.for_run(run, device)
