@@ -125,7 +125,8 @@ def print_result(result: Mapping[str, Any]) -> None:
         print(f"training diverged: not finite at iteration {result['diverged']}; try a smaller --lr")
     elif told := caveat(result):
         whose = "its" if len(result["given_up"]) == 1 else "their"
-        print(f"{told} (mean p of {whose} labels below half of chance); try another --lr, a smaller beta, a rising one")
+        remedies = "another --lr, a smaller or a rising beta, --normalise class"
+        print(f"{told} (mean p of {whose} labels below half of chance); try {remedies}")
 
 
 def result_table(result: Mapping[str, Any]) -> RenderableType:

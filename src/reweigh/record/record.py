@@ -48,6 +48,7 @@ _RESULT = mapping(
         "best": maybe(_SCORES),
         "holdout": text,
         "diverged": maybe(whole),
+        "given_up": listed(text),
         "reliability": listed(mapping({"confidence": maybe(number), "accuracy": maybe(number)})),
         "per_class_accuracy": listed(maybe(number)),
         "seconds": number,
