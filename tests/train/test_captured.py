@@ -59,6 +59,7 @@ def small(tmp_path: Path, **change: Any) -> Run:
     "change",
     [
         {},
+        {"normalise": "class"},
         {"weighting": "CCE", "optimiser": "adam", "lr": 1e-3},
         {"weighting": "GCE(0.7)", "optimiser": "nesterov", "caffe_momentum": True, "schedule": "step(0.1, at=[0.5])"},
         {"taper": "linear(0.1, 0)", "sampler": "balanced", "optimiser": "adamw", "lr": 1e-3},
