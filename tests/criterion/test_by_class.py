@@ -111,3 +111,15 @@ def test_recorded_weights_are_those_of_the_shares() -> None:
 def test_what_is_refused(call: Any, told: str) -> None:
     with pytest.raises(ValueError, match=f"^.*{told}"):
         call()
+
+
+def test_sample_weights_that_are_all_zero_have_a_gradient() -> None:
+    """As those that a method learns may be to begin with."""
+    logits, target, s = draw()
+    z, s = logits.requires_grad_(), torch.zeros_like(s).requires_grad_()
+    value = Criterion(DM(1, 16), normalise="class")(z, target, sample_weight=s)
+    (emitted,) = torch.autograd.grad(value, z, create_graph=True)
+    assert not emitted.any()
+    (found,) = torch.autograd.grad((emitted * logits.detach()).sum(), s)
+    assert found.isfinite().all()
+    assert found[target >= 0].all()

@@ -46,7 +46,7 @@ def log_class_totals(
     top = torch.where(is_none(top), 0.0, top)
     w = (log_w - entries(top, index)).clamp_max(CEILING[log_w.dtype]).exp()
     total, mass = per_class(torch.where(active, s * counted(w, s), 0.0)), per_class(torch.where(active, s, 0.0))
-    nothing = total == 0
-    share = torch.where(nothing, 1.0, mass / mass.sum())
+    nothing, everything = total == 0, mass.sum()
+    share = torch.where(nothing, 1.0, mass / torch.where(everything == 0, 1.0, everything))
     log_total = torch.where(nothing, -math.inf, top + torch.where(nothing, 1.0, total).log() - share.log())
     return entries(log_total, index)
