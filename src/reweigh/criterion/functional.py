@@ -218,7 +218,7 @@ def _weigh(labels: Labels, options: Options, log_normaliser: Tensor | float | No
     if isinstance(options.taper, Tensor):
         options = replace(options, taper=align(options.taper, labels.positions))
     arguments = (labels.s, active(labels), labels.divisor, labels.weighting, options, log_normaliser)
-    return weigh(labels.margin, *arguments, lambda log_w: _log_total(log_w, labels, options))
+    return weigh(labels.margin, *arguments, lambda log_w: log_total_of(log_w, labels, options))
 
 
 def active(labels: Labels) -> Tensor:
@@ -231,11 +231,11 @@ def log_normaliser_of(labels: Labels, options: Options) -> Tensor:
     if options.normalise == "class":
         raise ValueError("log_normaliser adds up over micro-batches under normalise='batch', not under 'class'")
     log_w = labels.weighting.log_weight(*log_probabilities(labels.margin))
-    return log_total(log_w, labels.s, active(labels), options.process_group).detach()
+    return log_total_of(log_w, labels, options).detach()
 
 
-def _log_total(log_w: Tensor, labels: Labels, options: Options) -> Tensor:
-    """What the call itself would divide by."""
+def log_total_of(log_w: Tensor, labels: Labels, options: Options) -> Tensor:
+    """The logarithm of what a call divides by: one number, or within classes one for each label."""
     if options.normalise == "class":
         by_class = (labels.classes, labels.num_classes)
         return log_class_totals(log_w, labels.s, active(labels), *by_class, options.process_group)

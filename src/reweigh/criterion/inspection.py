@@ -8,8 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from reweigh.criterion.by_class import log_class_totals
-from reweigh.criterion.functional import active
+from reweigh.criterion.functional import active, log_total_of
 from reweigh.criterion.labels import check_tensors, read
 from reweigh.criterion.options import Normalise, Taper, resolve
 from reweigh.direction import class_dim, log_probabilities, margins, statistic
@@ -63,7 +62,7 @@ def inspect(
     counts = active(labels) & (labels.s > 0)
     log_pull = log_w + log_taper(log_q, align(options.taper, labels.positions)) + labels.s.log()
     if options.normalise == "class":
-        log_pull = log_pull - log_class_totals(log_w, labels.s, active(labels), labels.classes, labels.num_classes)
+        log_pull = log_pull - log_total_of(log_w, labels, options)
     log_pull = torch.where(counts, log_pull, -torch.inf)
     top = log_pull.amax() if log_pull.numel() else log_pull.new_zeros(())
     norm = (log_pull - torch.where(top == -torch.inf, 0.0, top)).exp()
