@@ -199,13 +199,13 @@ def test_one_that_cannot_be_scored_does_not_stop_the_others(
 
 def test_a_sitting_ends_in_time_and_saves(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "b", tiny("GCE(0.7)")))
-    asked = Asked(tmp_path / "runs", only="CCE", save=tmp_path / "results")
+    asked = Asked(tmp_path / "runs", only=("CCE",), save=tmp_path / "results")
     assert [step.state for step in steps(experiment, asked)] == ["missing"]
     (saved,), ended = sit([experiment], asked)
     assert not ended.failed
     assert [entry.row for entry in saved.entries] == ["CCE"]
     assert [step.state for step in steps(experiment, asked)] == ["done"]
-    elsewhere = replace(asked, runs=tmp_path / "elsewhere", only="")
+    elsewhere = replace(asked, runs=tmp_path / "elsewhere", only=())
     assert [step.state for step in steps(experiment, elsewhere)] == ["done", "missing"]
     assert [entry.row for entry in results(experiment, elsewhere).entries] == ["CCE"]
     late = within(1e-9)
@@ -213,10 +213,23 @@ def test_a_sitting_ends_in_time_and_saves(tiny: Make, tmp_path: Path) -> None:
     assert not names(elsewhere.runs)
 
 
+def test_the_first_phrase_comes_first_across_tables(tiny: Make, tmp_path: Path) -> None:
+    cells = (Cell("CCE", "a", tiny()), Cell("MSE", "a", tiny("MSE")))
+    one, other = table(*cells), replace(table(Cell("GCE", "b", tiny("GCE(0.7)"))), name="other")
+    asked = Asked(tmp_path / "runs", only=("MSE", "other b", "CCE"))
+    begun = list[str]()
+    found, ended = sit(
+        [one, other], asked, tell=lambda _number, _count, run, _update: begun.append(run.weighting or "")
+    )
+    assert not ended.failed
+    assert list(dict.fromkeys(begun)) == ["MSE", "GCE(0.7)", "CCE"]
+    assert [[entry.row for entry in saved.entries] for saved in found] == [["CCE", "MSE"], ["GCE"]]
+
+
 def test_what_several_machines_saved_comes_together(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
     for row in ("CCE", "GCE"):
-        sit([experiment], Asked(tmp_path / row, only=row, save=tmp_path / f"{row}.json"))
+        sit([experiment], Asked(tmp_path / row, only=(row,), save=tmp_path / f"{row}.json"))
     here = Asked(tmp_path / "here", save=tmp_path / "CCE.json", add=(tmp_path / "GCE.json",))
     assert [step.state for step in steps(experiment, here)] == ["done", "done"]
     assert [entry.row for entry in sit([experiment], here)[0][0].entries] == ["CCE", "GCE"]
@@ -226,7 +239,7 @@ def test_what_several_machines_saved_comes_together(tiny: Make, tmp_path: Path) 
 
 def test_what_another_sitting_saved_meanwhile_stays(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
-    one, other = (Asked(tmp_path / row, only=row, save=tmp_path / "toy.json") for row in ("CCE", "GCE"))
+    one, other = (Asked(tmp_path / row, only=(row,), save=tmp_path / "toy.json") for row in ("CCE", "GCE"))
     begun = list[bool]()
 
     def tell(*update: object) -> None:
@@ -256,7 +269,9 @@ def test_what_is_asked_for_is_checked(tmp_path: Path) -> None:
             Asked(tmp_path, **wrong)
     several = [table(Cell("CCE", "a")), replace(table(Cell("CCE", "a")), name="other")]
     with pytest.raises(ValueError, match="no row, column"):
-        choose(several, Asked(tmp_path, only="nothing"))
+        choose(several, Asked(tmp_path, only=("nothing",)))
+    with pytest.raises(ValueError, match="only is 'nothing'"):
+        choose(several, Asked(tmp_path, only=("CCE", "nothing")))
     with pytest.raises(ValueError, match="one file, but there are toy, other"):
         choose(several, Asked(tmp_path, save=tmp_path / "all.json"))
     for text in ("", "1;2", "-1"):

@@ -33,7 +33,7 @@ def brief(experiment: Experiment, root: Path, batch: int) -> Experiment:
 
 def carry_out(name: str, only: str, root: Path, batch: int, tmp_path: Path) -> Any:
     experiment = load(FOLDER / f"{name}.py")[0]
-    (saved,), ended = sit([brief(experiment, root, batch)], Asked(tmp_path / "runs", only=only))
+    (saved,), ended = sit([brief(experiment, root, batch)], Asked(tmp_path / "runs", only=(only,)))
     assert not ended.failed, ended.failed
     return saved
 

@@ -32,9 +32,16 @@ def table(
         list[Path],
         typer.Argument(metavar="FILE", help="Python files that define EXPERIMENT. Executed: trust their authors."),
     ],
-    only: Annotated[str, typer.Option(help="Only cells whose row, column, protocol and name hold these words.")] = "",
+    only: Annotated[
+        Optional[list[str]],  # noqa: UP045 - typer reads it at run time
+        typer.Option(
+            metavar="WORDS",
+            help="Only cells whose row, column, protocol and name hold these words. Of several those of the first are "
+            "run first.",
+        ),
+    ] = None,
     seeds: Annotated[
-        Optional[str],  # noqa: UP045 - typer reads it at run time
+        Optional[str],  # noqa: UP045
         typer.Option(metavar="0,1,2", help="Seeds, if not the experiment's own."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="On toy data, in seconds: does all of it run?")] = False,
@@ -105,7 +112,7 @@ def table(
     fields = {key: value for key, value in (where | {"precision": precision}).items() if value is not None}
     asked = Asked(
         runs=runs,
-        only=only,
+        only=tuple(only or ()),
         seeds=None if seeds is None else read_seeds(seeds),
         fields=fields | ({"deterministic": True} if deterministic else {}),
         quick=quick,

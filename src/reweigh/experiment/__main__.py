@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options().parse_args(arguments)
     asked = Asked(
         runs=options.runs,
-        only=options.only,
+        only=tuple(options.only),
         seeds=None if options.seeds is None else read_seeds(options.seeds),
         fields={name: value for name in WHERE if (value := getattr(options, name)) is not None},
         quick=options.quick,
@@ -55,7 +55,12 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "files", type=Path, nargs="+", metavar="file", help="a Python file that defines EXPERIMENT; it is executed"
     )
-    parser.add_argument("--only", default="", help="cells whose row, column, protocol and name hold these words")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        help="cells whose row, column, protocol and name hold these words; of several those of the first come first",
+    )
     parser.add_argument("--seeds", help="as in 0,1,2; by default the experiment's own")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders lie")
     parser.add_argument("--save", type=Path, help="a .json file, or a folder for one file an experiment; added to")

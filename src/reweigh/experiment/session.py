@@ -27,7 +27,7 @@ class Asked:
 
     Attributes:
         runs: where run folders lie.
-        only: words that the cells to run must hold; empty for all.
+        only: phrases, of one of which a cell must hold all words; empty for all. Cells of the first are run first.
         seeds: None for the experiment's own.
         fields: of `Run`, changed in every run, such as device or precision.
         quick: on toy data.
@@ -38,7 +38,7 @@ class Asked:
     """
 
     runs: Path
-    only: str = ""
+    only: tuple[str, ...] = ()
     seeds: tuple[int, ...] | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     quick: bool = False
@@ -89,9 +89,10 @@ class Step(NamedTuple):
 
 def choose(experiments: Sequence[Experiment], asked: Asked) -> list[Experiment]:
     """The experiments that have a cell left of what is asked for; those without any cells are figures and stay."""
-    kept = [each for each in experiments if each.only(asked.only).cells or not (each.cells or asked.only)]
-    if not kept:
-        raise ValueError(f"only is {asked.only!r}, and no row, column, protocol or name holds that")
+    kept = [each for each in experiments if each.only(*asked.only).cells or not (each.cells or asked.only)]
+    for phrase in asked.only:
+        if not any(each.only(phrase).cells for each in experiments):
+            raise ValueError(f"only is {phrase!r}, and no row, column, protocol or name holds that")
     if len(kept) > 1 and asked.save is not None and asked.save.suffix == ".json":
         names = ", ".join(each.name for each in kept)
         raise ValueError(f"save is {asked.save}, one file, but there are {names}; give a folder, or use only")
@@ -119,7 +120,7 @@ def _unseeded(run: Run) -> str:
 def steps(experiment: Experiment, asked: Asked) -> list[Step]:
     """All runs that can be known by now, and how they stand; what depends on a trial is not among them before it."""
     whole = asked.of(experiment)
-    chosen = whole.only(asked.only)
+    chosen = whole.only(*asked.only)
     store = gather_findings(chosen, asked.root, whole.seeds, _known(asked, experiment))
     judged = {run.folder_name() for run in trials(chosen)}
     found = tasks(chosen, whole.seeds, store)
@@ -146,7 +147,8 @@ def sit(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> tuple[list[Saved], Ended]:
     """Run what is missing of what is asked for, keep the results, and return all there is to show of each."""
-    chosen = [asked.of(experiment).only(asked.only) for experiment in experiments]
+    wholes = [asked.of(experiment) for experiment in experiments]
+    chosen = [whole.only(phrase) for phrase in asked.only or ("",) for whole in wholes]
     known = {name: found for each in experiments for name, found in _known(asked, each).items()}
     ended = carry_out(chosen, asked.root, jobs=asked.jobs, known=known, tell=tell, should_stop=should_stop)
     return [_kept(experiment, asked, known) for experiment in experiments], ended
@@ -159,12 +161,12 @@ def _kept(experiment: Experiment, asked: Asked, known: Store) -> Saved:
         before = _before(asked, experiment)  # read now: another sitting may have saved to the same file meanwhile
         known = known if before is None else {**before.store, **known}
         save(collect(whole, whole.seeds, gather_findings(whole, asked.root, whole.seeds, known), before), path)
-    return _measured(whole.only(asked.only), asked, known)
+    return _measured(whole.only(*asked.only), asked, known)
 
 
 def results(experiment: Experiment, asked: Asked) -> Saved:
     """What is measured of what is asked for, without running anything."""
-    return _measured(asked.of(experiment).only(asked.only), asked, _known(asked, experiment))
+    return _measured(asked.of(experiment).only(*asked.only), asked, _known(asked, experiment))
 
 
 def _measured(experiment: Experiment, asked: Asked, known: Store) -> Saved:

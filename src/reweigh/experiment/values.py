@@ -168,19 +168,21 @@ class Experiment:
         """In the order of their first cells."""
         return tuple(dict.fromkeys(cell.row for cell in self.cells))
 
-    def only(self, words: str) -> Experiment:
-        """The cells whose row, column, protocol and name hold all of these words, whatever their case.
+    def only(self, *phrases: str) -> Experiment:
+        """The cells whose row, column, protocol and name hold all words of one of the phrases, whatever their case.
 
         A word counts from its beginning, and a number as a whole: "symmetric" is not in "asymmetric", nor 0 in 0.2.
+        Without a phrase all stay.
         """
-        wanted = [
-            re.compile(rf"(?<![a-z0-9.]){re.escape(word)}{'(?![0-9.])' if word[-1].isdigit() else ''}")
-            for word in words.lower().split()
-        ]
+
+        def pattern(word: str) -> re.Pattern[str]:
+            return re.compile(rf"(?<![a-z0-9.]){re.escape(word)}{'(?![0-9.])' if word[-1].isdigit() else ''}")
+
+        wanted = [[pattern(word) for word in phrase.lower().split()] for phrase in phrases or ("",)]
 
         def chosen(cell: Cell) -> bool:
             text = f"{self.name} {self.protocol} {cell.row} {cell.column}".lower()
-            return all(word.search(text) for word in wanted)
+            return any(all(word.search(text) for word in words) for words in wanted)
 
         return replace(self, cells=tuple(cell for cell in self.cells if chosen(cell)))
 
