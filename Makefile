@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+OLDEST := .venv-oldest
 WORKERS ?= 2
 
-.PHONY: demo test test-slow test-kill test-kill-ranks test-kill-search check docs format clean
+.PHONY: demo test test-slow test-kill test-kill-ranks test-kill-search test-oldest check docs format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +39,17 @@ test-kill-ranks: $(READY)
 test-kill-search: $(READY)
 	REWEIGH_SEARCH_KILL="8 1000 30" $(BIN)/pytest tests/search/test_kill.py --timeout 86400
 
+# The oldest torch admitted comes with CUDA: gigabytes, so this is no part of CI. Warnings of old packages are none of ours.
+$(OLDEST)/.ready: pyproject.toml oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c oldest.txt hypothesis mpmath \
+		"psycopg[binary]" pytest pytest-timeout pytest-xdist scipy torchmetrics \
+		-e ".[demo,plot,tables,text,tensorboard,search,kernels,docs]"
+	@touch $@
+
+test-oldest: $(OLDEST)/.ready
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -m "not slow" -n $(WORKERS) --dist worksteal -W default
+
 docs: $(READY)
 	$(BIN)/python tools/doc_figures.py docs/figures
 	$(BIN)/python tools/build_docs.py site
@@ -47,4 +59,4 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(OLDEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -14,7 +14,7 @@ from reweigh import kernels
 from reweigh.criterion.by_class import log_class_totals
 from reweigh.criterion.direct import Direct, Found, is_direct, is_plain, plainly
 from reweigh.criterion.emit import emit, log_total, weigh
-from reweigh.criterion.labels import Labels, check_floating, check_tensors, choose, over_positions, read
+from reweigh.criterion.labels import Labels, check_floating, check_tensors, choose, over_positions, positions_of, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
 from reweigh.direction import class_dim, log_probabilities, margin_and_pull, statistic
 from reweigh.weighting import Weighting
@@ -216,7 +216,7 @@ def read_binary(
 
 def _weigh(labels: Labels, options: Options, log_normaliser: Tensor | float | None) -> tuple[Tensor, Tensor]:
     if isinstance(options.taper, Tensor):
-        options = replace(options, taper=align(options.taper, labels.positions))
+        options = replace(options, taper=align(options.taper, positions_of(labels)))
     arguments = (labels.s, active(labels), labels.divisor, labels.weighting, options, log_normaliser)
     return weigh(labels.margin, *arguments, lambda log_w: log_total_of(log_w, labels, options))
 

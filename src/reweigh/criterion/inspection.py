@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from reweigh.criterion.functional import active, log_total_of
-from reweigh.criterion.labels import check_tensors, read
+from reweigh.criterion.labels import check_tensors, positions_of, read
 from reweigh.criterion.options import Normalise, Taper, resolve
 from reweigh.direction import class_dim, log_probabilities, margins, statistic
 from reweigh.weighting import Weighting
@@ -60,7 +60,7 @@ def inspect(
     log_p, log_q = log_probabilities(labels.margin)
     log_w = labels.weighting.log_weight(log_p, log_q)
     counts = active(labels) & (labels.s > 0)
-    log_pull = log_w + log_taper(log_q, align(options.taper, labels.positions)) + labels.s.log()
+    log_pull = log_w + log_taper(log_q, align(options.taper, positions_of(labels))) + labels.s.log()
     if options.normalise == "class":
         log_pull = log_pull - log_total_of(log_w, labels, options)
     log_pull = torch.where(counts, log_pull, -torch.inf)
@@ -72,9 +72,17 @@ def inspect(
         known = known & (mass != 0)
         chance = labels.s / torch.where(mass == 0, 1.0, mass)
         p, w = (chance * p).sum(0), torch.where(counts, chance * w, 0.0).sum(0)
-        gradient: Tensor = torch.func.vjp(margins, statistic(logits))[1](norm)[0]
+        gradient = _pulled(statistic(logits), norm)
         norm = torch.where(counts.any(0), gradient.abs().sum(class_dim(logits)) / 2, 0.0)
     total = norm.sum()
     share = norm / torch.where(total == 0, 1.0, total)
     size = share.sum().square() / share.square().sum().clamp_min(1e-300)
     return Stats(torch.where(known, p, torch.nan), torch.where(known, w, torch.nan), size, share)
+
+
+def _pulled(logits: Tensor, norm: Tensor) -> Tensor:
+    """The gradient of all margins, each times its norm; also in inference mode, where torch 2.6 finds only zeros."""
+    if not torch.is_inference_mode_enabled():
+        return torch.func.vjp(margins, logits)[1](norm)[0]  # type: ignore[no-any-return]  # torch's
+    with torch.inference_mode(False):
+        return _pulled(logits.clone(), norm.clone())

@@ -32,9 +32,13 @@ class Labels(NamedTuple):
     classes: Tensor
     num_classes: int
 
-    @property
-    def positions(self) -> torch.Size:
-        return self.margin.shape[1:] if self.dense else self.margin.shape
+
+def positions_of(labels: Labels) -> torch.Size:
+    """Where there are labels: the logits' shape without the classes.
+
+    No property of the tuple, which torch.compile could not ask for before torch 2.7.
+    """
+    return labels.margin.shape[1:] if labels.dense else labels.margin.shape
 
 
 def read(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from reweigh.weighting import Weighting
+from reweigh.weighting.compose import inner
 from reweigh.weighting.parameter import is_readable
 
 REACH = 60.0
@@ -101,7 +102,7 @@ def parameter_dims(weighting: object) -> int:
     if isinstance(weighting, tuple):
         return max([0, *map(parameter_dims, weighting)])
     if isinstance(weighting, Weighting):
-        return parameter_dims(tuple(vars(weighting).values()))
+        return parameter_dims(inner(weighting))
     return 0
 
 
@@ -112,10 +113,10 @@ def parameter_device(part: object) -> torch.device | None:
     if isinstance(part, nn.Module):
         return next((tensor.device for tensor in itertools.chain(part.parameters(), part.buffers())), None)
     if isinstance(part, Weighting):
-        part = tuple(vars(part).values())
-    if isinstance(part, tuple):
-        return next((device for device in map(parameter_device, part) if device is not None), None)
-    return None
+        part = inner(part)
+    found = [parameter_device(each) for each in part] if isinstance(part, tuple) else []
+    known = [device for device in found if device is not None]
+    return known[0] if known else None
 
 
 def log_weight_at(weighting: Weighting, margin: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -153,14 +153,31 @@ class PerClass(Weighting):
         return self.weighting.breakpoints
 
 
+def inner(weighting: Weighting) -> tuple[Any, ...]:
+    """The parameters of a weighting and the weightings in it, in the order of its fields.
+
+    torch 2.6 compiles neither vars() nor is_dataclass() nor dataclasses.replace(), so a compiled step meets none.
+
+    >>> from reweigh.weighting import DM
+    >>> inner(DM(0.5, 8))
+    (0.5, 8)
+    """
+    return tuple([getattr(weighting, name) for name in names_of(type(weighting))])
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch's
+def names_of(kind: type) -> tuple[str, ...]:
+    """The names of a weighting's fields; one that is no dataclass has none."""
+    return tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else ()
+
+
 def has_classes(part: Any) -> bool:
     """Whether a `PerClass` stands anywhere in a weighting: only then does a criterion look for its parameters."""
     if isinstance(part, tuple):
         return any(map(has_classes, part))
-    if not is_dataclass(part):
+    if not isinstance(part, Weighting):
         return False
-    # not vars(): torch.compile could not always look into it
-    return isinstance(part, PerClass) or has_classes(tuple([getattr(part, field.name) for field in fields(part)]))
+    return isinstance(part, PerClass) or has_classes(inner(part))
 
 
 def has_examples(part: Any) -> bool:
@@ -169,9 +186,9 @@ def has_examples(part: Any) -> bool:
         return part.ndim > 0
     if isinstance(part, tuple):
         return any(map(has_examples, part))
-    if not is_dataclass(part) or isinstance(part, PerClass):
+    if not isinstance(part, Weighting) or isinstance(part, PerClass):
         return False
-    return has_examples(tuple([getattr(part, field.name) for field in fields(part)]))
+    return has_examples(inner(part))
 
 
 def may_learn(part: Any) -> bool:
@@ -180,8 +197,8 @@ def may_learn(part: Any) -> bool:
         return part.requires_grad
     if isinstance(part, tuple):
         return any(map(may_learn, part))
-    if is_dataclass(part):
-        return any(may_learn(getattr(part, field.name)) for field in fields(part))
+    if isinstance(part, Weighting):
+        return may_learn(inner(part))
     return callable(part)
 
 
@@ -217,11 +234,11 @@ def select(part: Any, target: Tensor, num_classes: int | None = None, *, inside:
         return entries(part, target)
     if isinstance(part, tuple):
         return tuple([select(each, target, num_classes, inside=inside) for each in part])
-    if is_dataclass(part) and not isinstance(part, type):
-        names = [field.name for field in fields(part)]
-        return replace(
-            part, **{name: select(getattr(part, name), target, num_classes, inside=inside) for name in names}
-        )
+    if isinstance(part, Weighting):
+        chosen = {
+            name: select(getattr(part, name), target, num_classes, inside=inside) for name in names_of(type(part))
+        }
+        return type(part)(**chosen) if chosen else part
     return part
 
 
@@ -231,8 +248,8 @@ def lead(x: Tensor, positions: Sequence[int], name: str) -> Tensor:
     >>> lead(torch.ones(2), (2, 5, 7), "sample_weight").shape
     torch.Size([2, 1, 1])
     """
-    missing = len(positions) - x.ndim
-    if missing < 0 or any(size not in (1, whole) for size, whole in zip(x.shape, positions, strict=False)):
+    missing, along = len(positions) - x.ndim, positions[: x.ndim]  # cut, since torch 2.6 compiles zip() as strict
+    if missing < 0 or any(size not in (1, whole) for size, whole in zip(x.shape, along, strict=True)):
         raise ValueError(
             f"{name} must be shaped {tuple(positions)} or a leading part of that, such as one entry per example, "
             f"got {tuple(x.shape)}"
@@ -251,9 +268,9 @@ def align(part: Any, positions: Sequence[int]) -> Any:
         return lead(part, positions, "a tensor in a weighting or as taper, if not in PerClass,")
     if isinstance(part, tuple):
         return tuple([align(each, positions) for each in part])
-    if is_dataclass(part) and not isinstance(part, (type, PerClass)):
-        aligned = {field.name: align(getattr(part, field.name), positions) for field in fields(part)}
-        return replace(part, **aligned)
+    if isinstance(part, Weighting) and not isinstance(part, PerClass):
+        aligned = {name: align(getattr(part, name), positions) for name in names_of(type(part))}
+        return type(part)(**aligned) if aligned else part
     return part
 
 
