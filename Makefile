@@ -48,7 +48,7 @@ $(OLDEST)/.ready: pyproject.toml oldest.txt
 	@touch $@
 
 test-oldest: $(OLDEST)/.ready
-	OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -m "not slow" -n $(WORKERS) --dist worksteal -W default
+	OMP_NUM_THREADS=1 PYTEST_ADDOPTS="-W default" $(OLDEST)/bin/pytest -m "not slow" -n $(WORKERS) --dist worksteal
 
 docs: $(READY)
 	$(BIN)/python tools/doc_figures.py docs/figures
