@@ -36,7 +36,7 @@ class Labels(NamedTuple):
 def positions_of(labels: Labels) -> torch.Size:
     """Where there are labels: the logits' shape without the classes.
 
-    No property of the tuple, which torch.compile could not ask for before torch 2.7.
+    No property of the tuple, which torch 2.6 can't compile.
     """
     return labels.margin.shape[1:] if labels.dense else labels.margin.shape
 
