@@ -102,7 +102,7 @@ def ablation(table: Callable[..., Saved], best: dict[float, float], name: str = 
 def test_the_best_mode_rises(table: Callable[..., Saved]) -> None:
     assert judge("mode", ablation(table, {0.2: 0.5, 0.4: 1, 0.6: 2, 0.8: 2})) == (
         "holds",
-        "best mode 0.33 at r = 0.2, 0.5 at r = 0.4, 0.67 at r = 0.6, 0.67 at r = 0.8",
+        "ablation: best mode 0.33 at r = 0.2, 0.5 at r = 0.4, 0.67 at r = 0.6, 0.67 at r = 0.8",
     )
     assert judge("mode", ablation(table, {0.2: 1, 0.4: 0.5, 0.6: 2}))[0] == "does not hold"
     assert judge("mode", ablation(table, {0.2: 1, 0.4: 1, 0.6: 1}))[0] == "does not hold"
@@ -110,10 +110,19 @@ def test_the_best_mode_rises(table: Callable[..., Saved]) -> None:
     assert judge("mode", ablation(table, {0.2: 0.5, 0.4: 1, 0.6: 2}, "another"))[0] == "not measured"
 
 
+def test_ablations_on_several_data_sets_are_judged_apart_and_named(table: Callable[..., Saved]) -> None:
+    rising = ablation(table, {0.2: 0.5, 0.4: 1, 0.6: 2})
+    small = ablation(table, {0.2: 1, 0.4: 1, 0.6: 0.5}, "ablation-digits")
+    assert judge("mode", small)[1].startswith("ablation-digits: best mode 0.5 at r = 0.2")
+    verdict, seen = judge("mode", rising, small)
+    assert verdict == "does not hold"
+    assert seen.index("ablation: best mode 0.33") < seen.index("; ablation-digits: best mode 0.5")
+
+
 def test_collapse_at_large_variance(table: Callable[..., Saved]) -> None:
     verdict, seen = judge("collapse", ablation(table, {0.4: 1}))
     assert verdict == "holds"
-    assert "most: 30.0 points (r = 0.4, lam = 2, beta = 24)" in seen
+    assert "most: 30.0 points (ablation, r = 0.4, lam = 2, beta = 24)" in seen
     flat = {(f"DM(1, {beta})", f"DM(1, {beta})", 0.4): {"final": 0.8} for beta in (8, 12, 16)}
     assert judge("collapse", table("ablation", flat))[0] == "does not hold"
 
@@ -145,7 +154,7 @@ def test_label_correction(table: Callable[..., Saved]) -> None:
             Experiment("a", "a", "ours", saved.experiment.cells, ("final", "retrained")), saved.entries, saved.trials
         )
 
-    assert judge("correction", gain(0.02)) == ("holds", "+2.0 at r = 0.4 (DM)")
+    assert judge("correction", gain(0.02)) == ("holds", "+2.0 (a, r = 0.4, DM)")
     assert judge("correction", gain(-0.01))[0] == "does not hold"
 
 

@@ -62,7 +62,7 @@ CLAIMS = (
     ),
     Claim(
         "The best emphasis mode rises with the noise rate.",
-        "In the ablation, the mode of the best DM never falls from one rate to the next and rises in all.",
+        "In every ablation, the mode of the best DM never falls from one rate to the next and rises in all.",
         rules.mode_rises,
     ),
     Claim(
@@ -77,7 +77,7 @@ CLAIMS = (
     ),
     Claim(
         "Models collapse where the emphasis variance is too large.",
-        f"In the ablation there is a mode whose largest beta ends {COLLAPSE:g} points or more below its best beta.",
+        f"In an ablation there is a mode whose largest beta ends {COLLAPSE:g} points or more below its best beta.",
         rules.variance_collapses,
     ),
     Claim(

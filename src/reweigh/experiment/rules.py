@@ -22,6 +22,7 @@ TRACKS = 0.95  # correlation from which one number tracks another
 COLLAPSE = 20.0  # points below the best variance of a mode that are a collapse
 FEWEST = 3  # runs, rates or rows below which nothing is said
 OWN_RATE = "own lr"  # the column in which every row has its own best learning rate, beside one such as "lr 0.1"
+ABLATION = "ablation"  # as experiments that are one are called, such as "ablation-digits"
 EQUAL = ("DM(1, 0)", "DM(beta=0)")  # rows in which all examples count alike: the paper's baseline, not its method
 
 Ablation: TypeAlias = "dict[float, dict[tuple[float, float], float]]"
@@ -96,9 +97,9 @@ def intact_tracks_test(results: Results) -> Found | None:
 
 
 def mode_rises(results: Results) -> Found | None:
-    """The mode of the best DM of the ablation at each rate."""
+    """The mode of the best DM of every ablation at each rate."""
     found = []
-    for by_rate in _ablations(results):
+    for name, by_rate in _ablations(results):
         best = {}
         for rate, settings in sorted(by_rate.items()):
             if len({lam for lam, _ in settings}) > FEWEST:
@@ -107,7 +108,7 @@ def mode_rises(results: Results) -> Found | None:
         if len(best) >= FEWEST:
             modes = list(best.values())
             seen = ", ".join(f"{mode:.2g} at r = {rate:g}" for rate, mode in best.items())
-            found.append(Found(modes == sorted(modes) and modes[-1] > modes[0], f"best mode {seen}"))
+            found.append(Found(modes == sorted(modes) and modes[-1] > modes[0], f"{name}: best mode {seen}"))
     return Found(all(each.holds for each in found), "; ".join(each.seen for each in found)) if found else None
 
 
@@ -146,15 +147,15 @@ def dm_best(results: Results) -> Found | None:
 
 
 def variance_collapses(results: Results) -> Found | None:
-    """In the ablation, a mode whose largest beta ends far below its best beta."""
+    """In an ablation, a mode whose largest beta ends far below its best beta."""
     falls = []
-    for by_rate in _ablations(results):
+    for name, by_rate in _ablations(results):
         for rate, settings in by_rate.items():
             for lam in sorted({lam for lam, _ in settings}):
                 betas = {beta: value for (own, beta), value in settings.items() if own == lam}
                 if len(betas) >= FEWEST:
                     fall = max(betas.values()) - betas[max(betas)]
-                    falls.append((fall, f"r = {rate:g}, lam = {lam:g}, beta = {max(betas):g}"))
+                    falls.append((fall, f"{name}, r = {rate:g}, lam = {lam:g}, beta = {max(betas):g}"))
     if not falls:
         return None
     fall, where = max(falls)
@@ -169,7 +170,7 @@ def correction_helps(results: Results) -> Found | None:
         for line in block.lines:
             if line.row.startswith("DM") and {"retrained", "final"} <= line.measured.keys():
                 gain = 100 * (line.measured["retrained"].mean - line.measured["final"].mean)
-                gains.append((gain, f"{gain:+.1f} at {block.column} ({line.row})"))
+                gains.append((gain, f"{gain:+.1f} ({block.experiment}, {block.column}, {line.row})"))
     if not gains:
         return None
     return Found(min(gains)[0] > 0, ", ".join(text for _, text in gains))
@@ -233,16 +234,18 @@ def _noisy_columns(results: Results) -> Iterator[tuple[Block, dict[str, float]]]
             yield block, _finals(block)
 
 
-def _ablations(results: Results) -> list[Ablation]:
-    """The accuracies of the ablation, apart for each kind."""
-    found: dict[Kind, Ablation] = {}
-    for block in results["ablation"].blocks() if "ablation" in results else ():
+def _ablations(results: Results) -> list[tuple[str, Ablation]]:
+    """The accuracies of every ablation with its name, apart for each kind."""
+    found: dict[tuple[str, Kind], Ablation] = {}
+    for _, block in _blocks(results):
+        if block.experiment.partition("-")[0] != ABLATION or block.kind is None:
+            continue
         rate = float(block.column.removeprefix("r = "))
         for row, final in _finals(block).items():
             parameters = _dm(parse(row))
-            if block.kind is not None and parameters is not None and row not in EQUAL:
-                found.setdefault(block.kind, {}).setdefault(rate, {})[parameters] = final
-    return list(found.values())
+            if parameters is not None and row not in EQUAL:
+                found.setdefault((block.experiment, block.kind), {}).setdefault(rate, {})[parameters] = final
+    return [(name, ablation) for (name, _), ablation in found.items()]
 
 
 def _is_dm(run: Run) -> bool:
