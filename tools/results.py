@@ -138,12 +138,14 @@ def provenance(saved: Saved) -> str:
     seeds = sorted({entry.seed for entry in saved.entries})
     environments = saved.environments
 
-    def every(key: str) -> str:
-        return ", ".join(dict.fromkeys(str(each[key]) for each in environments if each.get(key) is not None))
+    def every(*keys: str) -> str:
+        """All values of the first of the keys that an environment has."""
+        found = (next((each[key] for key in keys if each.get(key) is not None), None) for each in environments)
+        return ", ".join(dict.fromkeys(str(value) for value in found if value is not None))
 
     told = [f"{len(saved.entries)} runs", f"seeds {', '.join(map(str, seeds))}"]
     told += [f"{key} {every(key)}" for key in ("commit", "torch") if every(key)]
-    device = every("device_name") or every("device")
+    device = every("device_name", "device")
     return f"*{'; '.join([*told, device] if device else told)}.*"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,18 @@ def test_with_results(site: Path, measured: Callable[..., Finding]) -> None:
     before = page
     main(site)
     assert (site / "docs" / "results.md").read_text() == before
+
+
+def test_a_run_that_went_on_elsewhere_names_both_devices(measured: Callable[..., Finding]) -> None:
+    from results import provenance
+
+    run = ours(weighting="CCE")
+    finding = measured(run, final=0.5)
+    gpu = {"commit": "c0ffee", "torch": "2.6", "device": "cuda", "device_name": "NVIDIA H200"}
+    header = replace(finding.header, environments=(gpu, *finding.header.environments))
+    store = {run.folder_name(): replace(finding, header=header)}
+    saved = collect(Experiment("a", "a", "ours", (Cell("CCE", "a", run),)), (0,), store)
+    assert provenance(saved) == "*1 runs; seeds 0; commit c0ffee; torch 2.6; NVIDIA H200, cpu.*"
 
 
 def test_runs_are_shown_in_every_table_they_stand_in(site: Path, measured: Callable[..., Finding]) -> None:
