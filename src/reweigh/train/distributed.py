@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from reweigh.streams import mix
 
 TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 evaluates while the others wait
+PAUSE = 0.1  # seconds in which threads drop what they hold; it takes them microseconds
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,18 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     try:
         yield Ranks(rank, size, local)
     finally:
-        # gloo's threads end with the last reference to the group, and one that lets go of a tensor while the
-        # interpreter shuts down aborts the process: so none may be left, in cycles neither
-        dist.destroy_process_group()
-        gc.collect()
+        leave()
+
+
+def leave() -> None:
+    """End the process group, and the threads of gloo with it."""
+    # torch 2.6 waits for those threads without letting go of the interpreter, which a thread that drops its last tensor
+    # waits for, so that now and then both wait for ever: asleep, this one lets them have it
+    time.sleep(PAUSE)
+    # the threads end with the last reference to the group, and one that lets go of a tensor while the interpreter
+    # shuts down aborts the process: so none may be left, in cycles neither
+    dist.destroy_process_group()
+    gc.collect()
 
 
 def sharing(parameters: Iterable[nn.Parameter], ranks: Ranks) -> Callable[[Tensor], Tensor]:
