@@ -17,7 +17,7 @@ from reweigh.experiment import Cell, Experiment, Procedure
 from reweigh.experiment.protocols import search_rate
 from reweigh.spec import Run
 
-LEARNING_RATES = (0.003, 0.01, 0.03, 0.1)
+LEARNING_RATES = (0.001, 0.003, 0.01, 0.03)
 DIFFERS = "Other data, another net and 1,500 iterations of 128, so the numbers of the paper are not beside it."
 SEEDS = (0, 1, 2)
 
