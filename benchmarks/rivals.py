@@ -68,7 +68,8 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True, help="where the run folders lie")
     parser.add_argument("--out", type=Path, default=RESULTS / "rivals.csv")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--only", nargs="*", default=list(NAMED), metavar="RIVAL", help=", ".join(NAMED).replace("%", "%%"))
+    every = ", ".join(NAMED).replace("%", "%%")
+    parser.add_argument("--only", nargs="*", default=list(NAMED), metavar="RIVAL", help=every)
     parser.add_argument("--data", nargs="*", default=list(DATA), choices=DATA)
     arguments = parser.parse_args()
     for name in arguments.only:
