@@ -1,4 +1,4 @@
-"""Tables 9 and 10 in small, for a CPU: digits of 8 x 8 pixels, one hidden layer, each row at its own learning rate.
+"""Tables 9 and 10 in small, for a CPU: digits of 8 x 8 pixels, one hidden layer.
 
 reweigh table experiments/in_small.py --jobs 2
 
@@ -19,11 +19,16 @@ from reweigh.spec import Run
 
 LEARNING_RATES = (0.001, 0.003, 0.01, 0.03)
 DIFFERS = "Other data, another net and 1,500 iterations of 128, so the numbers of the paper are not beside it."
+SEEN = (
+    " It is the third version, made after the results of two others were seen: trials of a quarter of a run, and rates "
+    "from 0.003 to 0.1, of which many settings chose the least. All three give the same verdicts on mode, variance and "
+    "correction, but DM is first in two of the four columns of the first version and in all four of the others."
+)
 SEEDS = (0, 1, 2)
 
 
-def run(rate: float, weighting: str, lr: float = 0.01) -> Run:
-    """A weighting on digits, by a cosine schedule."""
+def run(rate: float, weighting: str) -> Run:
+    """A weighting on digits, at the learning rate 0.01 by a cosine schedule."""
     return Run(
         data="digits",
         net="mlp-128",
@@ -31,7 +36,7 @@ def run(rate: float, weighting: str, lr: float = 0.01) -> Run:
         rate=rate,
         weighting=weighting,
         iterations=1500,
-        lr=lr,
+        lr=0.01,
         evaluate_every=150,
     )
 
@@ -48,7 +53,7 @@ EXPERIMENT = [
         ),
         metrics=METRICS,
         seeds=SEEDS,
-        differs=DIFFERS,
+        differs=DIFFERS + SEEN,
     ),
     Experiment(
         name="label_correction-digits",

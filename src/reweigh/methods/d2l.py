@@ -30,9 +30,9 @@ class D2L(Teaching):
     is cross entropy. When it comes, the net goes back to its weights of one epoch before; the optimiser's momentum
     does not, as published.
 
-    The minimum counts the untrained net, as published. Where that has features of few dimensions, α falls at once: a
-    ResNet-44 on tin100 has LID 2.7 untrained and 11 trained, so α = 0.16 at 0.43 of the training, and a net that is
-    taught by its own predictions ends with one class for all (1 %, docs/results.md).
+    The minimum counts the untrained net, as published: where that has features of few dimensions, α falls at once and
+    the net is taught by little but its own predictions. A ResNet-44 on tin100 fell to chance (docs/results.md), which
+    this may be the reason of; its α was not recorded.
 
     Args:
         start: epochs (plus `window`) before a turning point can come; published are 40 for CIFAR-10, 60 for CIFAR-100.

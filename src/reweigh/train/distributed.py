@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from reweigh.streams import mix
 
 TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 evaluates while the others wait
-PAUSE = 0.1  # seconds in which threads drop what they hold; it takes them microseconds
+PAUSE = 0.1  # seconds in which threads drop what they hold
 
 
 @dataclass(frozen=True)
