@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 LOG2_E = math.log2(math.e)
+_is_batched = torch._C._functorch.is_batchedtensor
+_is_batched_of_old = torch._C._functorch.is_legacy_batchedtensor
 
 
 def class_dim(logits: Tensor) -> int:
@@ -30,8 +32,8 @@ def at_least_float32(logits: Tensor) -> Tensor:
 
 def is_batched(x: Tensor) -> bool:
     """Whether x stands for several tensors, as in `vmap` and `torch.autograd.grad(..., is_grads_batched=True)`."""
-    # torch has two kinds of them, and gives a name to one; a compiler need not follow us there, and has neither
-    return not torch.compiler.is_compiling() and "Batched" in repr(torch._C._dispatch_keys(x))
+    # torch has two kinds of them; a compiler need not follow us there, and has neither
+    return not torch.compiler.is_compiling() and (_is_batched(x) or _is_batched_of_old(x))
 
 
 def statistic(x: Tensor) -> Tensor:

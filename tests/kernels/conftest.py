@@ -46,3 +46,10 @@ def _nothing_left_unwritten() -> object:
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(params=["at once", "in passes"])
+def _passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a single launch; or in one pass, or two under batch normalisation."""
+    entire = pytest.importorskip("reweigh.kernels.entire")
+    monkeypatch.setattr(entire, "AT_ONCE", 2**17 if request.param == "at once" else 0)

@@ -20,25 +20,33 @@ POINTERS = {
     "settled": "*fp64",
     "values": "*fp32",
     "incoming": "*fp32",
+    "correction": "*fp32",
+    "partial": "*fp32",
+    "value": "*fp32",
     "class_weight": "*fp32",
     "sample_weight": "*fp64",
 }
 LONG = {"stride", "gradient_stride", "incoming_stride", "ignore"}
-REAL = {"a", "b", "c", "inner", "taper"}
+REAL = {"a", "b", "c", "inner", "taper", "share"}
 WEIGHING = {"FAMILY": 1, "INNER": True, "TAPER": True}
 WALKING = {"U": 4, "R": 1, "T": 128, "K": 8, "WHOLE": False, "SHIFTED": False}
 WHOLE = {"U": 1, "R": 8, "T": 16, "K": 8, "WHOLE": True, "SHIFTED": False}
+AT_ONCE = {"BATCH": True, "REDUCTION": 1, "R": 16, "T": 16, "K": 8}
+WEIGHED = {"REDUCTION": 1}
 CASES = [
     *(
         ("passes", name, shape | more)
-        for name, more in (("measure", {}), ("emit", {}), ("fused", WEIGHING | {"COUNTED": 256}))
+        for name, more in (("measure", {}), ("emit", {"FORCE": 2}), ("fused", WEIGHING | {"REDUCTION": 1}))
         for shape in (WALKING, WALKING | {"SHIFTED": True}, WHOLE)
     ),
-    ("passes", "at_once", WEIGHING | {"FAMILY": 2, "BATCH": True, "REDUCTION": 1, "R": 16, "T": 16, "K": 8}),
+    ("passes", "at_once", WEIGHING | AT_ONCE | {"FAMILY": 2, "BOUNDED": False}),
+    ("passes", "at_once", WEIGHING | AT_ONCE | {"FAMILY": 1, "BOUNDED": True}),
     ("passes", "rescale", {"T": 256, "K": 8}),
-    ("weigh", "weigh_rows", WEIGHING | {"FAMILY": 0, "BATCH": True, "REDUCTION": 1, "ALONE": False, "B": 128}),
-    ("weigh", "settle", {"BATCH": True, "REDUCTION": 1, "B": 256}),
+    ("weigh", "weigh_rows", WEIGHING | WEIGHED | {"FAMILY": 0, "BOUNDED": False, "ALONE": False, "B": 128}),
+    ("weigh", "weigh_rows", WEIGHING | WEIGHED | {"FAMILY": 1, "BOUNDED": True, "ALONE": True, "B": 1024}),
+    ("weigh", "settle", {"REDUCTION": 1, "B": 256}),
     ("weigh", "count", {"B": 1024}),
+    ("weigh", "tally", {"PRESUMED": True, "B": 1024}),
 ]
 
 

@@ -13,13 +13,6 @@ from reweigh.criterion import Criterion
 from reweigh.weighting import CCE, DM, Focal, Weighting
 
 
-@pytest.fixture(params=["at once", "one pass", "two passes"])
-def _passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    entire = pytest.importorskip("reweigh.kernels.entire")
-    monkeypatch.setattr(entire, "AT_ONCE", 2**17 if request.param == "at once" else 0)
-    monkeypatch.setattr(entire, "SINGLE_PASS_FROM", 0 if request.param == "one pass" else 2**62)
-
-
 @pytest.fixture(params=["one program", "several programs"])
 def n(request: pytest.FixtureRequest, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> int:
     """A number of rows that so many programs weigh."""
@@ -30,7 +23,6 @@ def n(request: pytest.FixtureRequest, device: torch.device, monkeypatch: pytest.
     # the interpreter takes seconds for that many
     launch = pytest.importorskip("reweigh.kernels.launch")
     monkeypatch.setattr(launch, "ROWS_AT_ONCE", 256)
-    monkeypatch.setattr(launch, "COUNTED", 256)
     return 300
 
 

@@ -63,13 +63,6 @@ def check(criterion: Criterion, logits: Tensor, target: Tensor, incoming: Tensor
     torch.testing.assert_close(value.double(), expected_value, rtol=2e-6, atol=2e-6)
 
 
-@pytest.fixture(params=["at once", "one pass", "two passes"])
-def _passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    entire = pytest.importorskip("reweigh.kernels.entire")
-    monkeypatch.setattr(entire, "AT_ONCE", 2**17 if request.param == "at once" else 0)
-    monkeypatch.setattr(entire, "SINGLE_PASS_FROM", 0 if request.param == "one pass" else 2**62)
-
-
 WEIGHTINGS = [
     DM(0.5, 8),
     DM(0, -3),

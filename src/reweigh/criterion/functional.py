@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -96,21 +96,68 @@ def criterion(
     inplace: bool,
 ) -> Tensor:
     """`derivative_manipulation` with its settings resolved."""
+    call = _Call(target, options, weight, ignore_index, label_smoothing, sample_weight, log_normaliser, inplace)
+    try:
+        plain = weight is None and sample_weight is None and log_normaliser is None and label_smoothing == 0
+        if plain and not inplace and not torch.compiler.is_compiling():
+            value = kernels.once_more(logits, target, options, ignore_index, call.by_margins)
+            if value is not None:
+                return value
+        return call.value(logits)
+    except (AttributeError, TypeError):  # of what is no tensor: only then it is worth the time to look
+        check_tensors({"logits": logits, "target": target}, weight=weight, sample_weight=sample_weight)
+        raise
 
-    def weighed(z: Tensor, find: Callable[[Tensor, Tensor], Tensor] | None = None) -> tuple[Labels, Tensor, Tensor]:
-        weighted = (weight, sample_weight, ignore_index, label_smoothing)
-        labels = read(z, target, options.weighting, *weighted, inplace, find)
-        check_call(options, log_normaliser, {"weight": weight, "sample_weight": sample_weight})
-        return labels, *_weigh(labels, options, log_normaliser)
 
-    def by_margins(z: Tensor) -> Tensor:
-        labels, value, coefficient = weighed(z)
-        return _reduce(emit(value, labels.margin, coefficient), options, labels.dense, z)
+class _Call(NamedTuple):
+    """All that a call is made with but its logits."""
 
-    def directly(z: Tensor) -> Found:
-        counted = weight is None and sample_weight is None and log_normaliser is None
-        if counted and is_plain(z, target, options, ignore_index) and (plain := plainly(z, target, options)):
-            return plain
+    target: Tensor
+    options: Options
+    weight: Tensor | None
+    ignore_index: int
+    label_smoothing: float
+    sample_weight: Tensor | None
+    log_normaliser: Tensor | float | None
+    inplace: bool
+
+    def value(self, logits: Tensor) -> Tensor:
+        """By the shortest way there is."""
+        target, options, inplace = self.target, self.options, self.inplace
+        by_index = self.label_smoothing == 0 and not target.is_floating_point()
+        if kernels.usable(logits, target) and not in_checked_mode():  # a kernel takes labels on trust
+            plain = options.value == "cross_entropy" and options.process_group is None and self.log_normaliser is None
+            if plain and by_index and options.normalise != "class":
+                beside = (options, self.weight, self.ignore_index, self.sample_weight)
+                value = kernels.whole(logits, target, *beside, inplace, self.by_margins)
+                if value is not None:
+                    return value
+            if by_index and self.is_direct():
+                passes = (self.ignore_index, inplace, self.between_passes, self.by_margins)
+                return kernels.weighed(logits, target, *passes)
+        elif by_index and self.is_direct():
+            return Direct.apply(logits, self.directly, self.by_margins)  # type: ignore[no-any-return, no-untyped-call]
+        return self.by_margins(logits)
+
+    def weighed(
+        self, logits: Tensor, find: Callable[[Tensor, Tensor], Tensor] | None = None
+    ) -> tuple[Labels, Tensor, Tensor]:
+        weighted = (self.weight, self.sample_weight, self.ignore_index, self.label_smoothing)
+        labels = read(logits, self.target, self.options.weighting, *weighted, self.inplace, find)
+        check_call(self.options, self.log_normaliser, {"weight": self.weight, "sample_weight": self.sample_weight})
+        return labels, *_weigh(labels, self.options, self.log_normaliser)
+
+    def by_margins(self, logits: Tensor) -> Tensor:
+        """With a graph that can be differentiated in every way."""
+        labels, value, coefficient = self.weighed(logits)
+        return _reduce(emit(value, labels.margin, coefficient), self.options, labels.dense, logits)
+
+    def directly(self, logits: Tensor) -> Found:
+        counted = self.weight is None and self.sample_weight is None and self.log_normaliser is None
+        if counted and is_plain(logits, self.target, self.options, self.ignore_index):
+            plain = plainly(logits, self.target, self.options)
+            if plain is not None:
+                return plain
         found = []
 
         def find(z: Tensor, y: Tensor) -> Tensor:
@@ -118,33 +165,17 @@ def criterion(
             found.append(pull)
             return m
 
-        labels, value, coefficient = weighed(z, find)
-        return _reduce(value, options, labels.dense, z), coefficient / 2, found[0]
+        labels, value, coefficient = self.weighed(logits, find)
+        return _reduce(value, self.options, labels.dense, logits), coefficient / 2, found[0]
 
-    def between_passes(z: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
-        labels, value, coefficient = weighed(z, lambda *_: m)
-        return _reduce(value, options, labels.dense, z), coefficient
+    def between_passes(self, logits: Tensor, margins: Tensor) -> tuple[Tensor, Tensor]:
+        labels, value, coefficient = self.weighed(logits, lambda *_: margins)
+        return _reduce(value, self.options, labels.dense, logits), coefficient
 
-    def direct() -> bool:
+    def is_direct(self) -> bool:
+        options = self.options
         learnt = options.value == "objective" and may_learn((options.weighting, options.taper))
-        return by_index and not learnt and is_direct(weight, sample_weight, log_normaliser)
-
-    try:
-        by_index = label_smoothing == 0 and not target.is_floating_point()
-        if kernels.usable(logits, target) and not in_checked_mode():  # a kernel takes labels on trust
-            plain = options.value == "cross_entropy" and options.process_group is None and log_normaliser is None
-            if plain and by_index and options.normalise != "class":
-                value = kernels.whole(logits, target, options, weight, ignore_index, sample_weight, inplace, by_margins)
-                if value is not None:
-                    return value
-            if direct():
-                return kernels.weighed(logits, target, ignore_index, inplace, between_passes, by_margins)
-        elif direct():
-            return Direct.apply(logits, directly, by_margins)  # type: ignore[no-any-return, no-untyped-call]
-        return by_margins(logits)
-    except (AttributeError, TypeError):  # of what is no tensor: only then it is worth the time to look
-        check_tensors({"logits": logits, "target": target}, weight=weight, sample_weight=sample_weight)
-        raise
+        return not learnt and is_direct(self.weight, self.sample_weight, self.log_normaliser)
 
 
 def binary_criterion(

@@ -46,6 +46,11 @@ class Options:
         return self.normalise in ("batch", "class")
 
     @cached_property
+    def plans(self) -> dict[tuple[object, ...], Any]:
+        """What kernels have worked out, by the kind of logits and labels."""
+        return {}
+
+    @cached_property
     def by_label(self) -> bool:
         """Whether the weighting has parameters by class or by example."""
         return has_classes(self.weighting) or has_examples(self.weighting)

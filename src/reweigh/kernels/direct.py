@@ -7,7 +7,6 @@ looked up directly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,30 +18,47 @@ from reweigh.kernels.language import Kernel
 _COMPILED: dict[tuple[object, ...], tuple[Any, ...]] = {}
 
 
-def launch(
-    kernel: Kernel,
-    programs: int,
-    tensors: Sequence[Tensor | None],
-    numbers: tuple[float, ...],
-    constants: tuple[int, ...],
-    warps: int,
-) -> None:
-    """kernel[(programs,)](*tensors, *numbers, *constants), on the device of the first tensor."""
-    device = tensors[0].device  # type: ignore[union-attr]  # the first is never None
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            return launch(kernel, programs, tensors, numbers, constants, warps)
-    key = (id(kernel), device.index, warps, constants, *[x is not None and x.dtype for x in tensors])
-    ready = _COMPILED.get(key)
-    if ready:
-        run, *handles = ready
-        pointers = [None if x is None else x.data_ptr() for x in tensors]
-        stream = torch._C._cuda_getCurrentRawStream(device.index)
-        try:
-            return run(programs, 1, 1, stream, *handles, *pointers, *numbers, *constants)  # type: ignore[no-any-return]
-        except TypeError:  # a Triton whose launcher takes other arguments; it has launched nothing
-            _COMPILED[key] = ()
-    compiled = kernel[(programs,)](*tensors, *numbers, *constants, num_warps=warps)
-    if ready is None and compiled is not None:
-        _COMPILED[key] = (compiled.run, compiled.function, compiled.packed_metadata, None, None, None)
-    return None
+class Launch:
+    """kernel[(programs,)](*tensors, *numbers, *constants), for tensors of certain kinds on a certain device.
+
+    Args:
+        place: the index of the device; None is a CPU, where there is the interpreter.
+        kinds: what tells the types of the tensors.
+    """
+
+    __slots__ = ("constants", "kernel", "key", "numbers", "place", "programs", "warps")
+
+    def __init__(
+        self,
+        place: int | None,
+        kinds: tuple[object, ...],
+        kernel: Kernel,
+        programs: int,
+        numbers: tuple[float, ...],
+        constants: tuple[int, ...],
+        warps: int,
+    ) -> None:
+        self.place, self.kernel, self.programs = place, kernel, programs
+        self.numbers, self.constants, self.warps = numbers, constants, warps
+        self.key = (id(kernel), place, warps, constants, kinds)
+
+    def __call__(self, *tensors: Tensor | None) -> None:
+        place = self.place
+        if place is not None and place != torch._C._cuda_getDevice():
+            with torch.cuda.device(place):
+                return self(*tensors)
+        ready = _COMPILED.get(self.key)
+        if ready:
+            pointers = [None if x is None else x.data_ptr() for x in tensors]
+            stream = torch._C._cuda_getCurrentRawStream(place or 0)
+            run, *handles = ready
+            try:
+                return run(  # type: ignore[no-any-return]
+                    self.programs, 1, 1, stream, *handles, *pointers, *self.numbers, *self.constants
+                )
+            except TypeError:  # a Triton whose launcher takes other arguments; it has launched nothing
+                _COMPILED[self.key] = ()
+        compiled = self.kernel[(self.programs,)](*tensors, *self.numbers, *self.constants, num_warps=self.warps)
+        if ready is None and compiled is not None:
+            _COMPILED[self.key] = (compiled.run, compiled.function, compiled.packed_metadata, None, None, None)
+        return None

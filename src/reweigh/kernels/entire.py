@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,61 +11,101 @@ from torch.autograd.graph import increment_version
 
 from reweigh.direction import is_batched
 from reweigh.kernels import launch
-from reweigh.kernels.launch import Weights
+from reweigh.kernels.direct import Launch
+from reweigh.kernels.launch import Fused, Weigh, Weights
+from reweigh.kernels.tiles import Layout, layout, power_of_two
 
 # Up to so many logits, rows and columns rounded up to powers of two, a batch is the work of one program: one launch
 # instead of three counts for more than what the rest of the GPU could do meanwhile.
 AT_ONCE = 2**13
-# From so many logits on, writing the gradient in the forward pass beats reading the logits twice; and always where it
-# needs no launch to count the rows.
-SINGLE_PASS_FROM = 2**19
+Factors = tuple[Tensor | None, Tensor | None]
+
+
+class Plan(NamedTuple):
+    """What is launched for logits of a layout, forward (of `at_once` and `fused` one at most) and backward."""
+
+    at: Layout
+    weights: Weights
+    inplace: bool
+    at_once: Launch | None
+    fused: Fused | None
+    measure: Launch
+    weigh: Weigh
+    back: Launch
+
+
+def plan(logits: Tensor, target: Tensor, weights: Weights, factors: Factors, inplace: bool) -> Plan:
+    """A single pass needs the scale beforehand: not under batch normalisation, unless one program has the batch."""
+    at = layout(logits, inplace, target, *factors)
+    small = power_of_two(at.n) * power_of_two(at.c) <= AT_ONCE
+    at_once = launch.at_once(at, weights) if small else None
+    fused = None if small or weights.batch else launch.fused(at, weights)
+    weigh = launch.weigh_book(at, weights)
+    if small or fused:
+        back = launch.rescale(at, 0, fused is not None and fused.presumed)
+    else:
+        back = launch.emit(at, weights.ignore_index, 0, _force(weigh))
+    return Plan(at, weights, inplace, at_once, fused, launch.measure(at, weights.ignore_index), weigh, back)
 
 
 class Whole(torch.autograd.Function):
     """The value, and the gradient: written in the forward pass (one read, one write) or in the backward (two reads).
 
-    A single pass needs the scale beforehand: not under batch normalisation, unless one program has the whole batch. Its
-    gradient is scaled where it is by the incoming one, so that it can be handed out once; a second backward pass, and
-    one to be differentiated again, take the value `again` another way.
+    A gradient of the forward pass is scaled where it is by the incoming one, so that it can be handed out once; a
+    second backward pass, and one to be differentiated again, take the value `again` another way.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, target: Tensor, weights: Weights, inplace: bool, again: Callable[[Tensor], Tensor]
+        ctx: Any, logits: Tensor, target: Tensor, plan: Plan, factors: Factors, again: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        ctx.weights, ctx.inplace, ctx.again = weights, inplace, again
-        n, c = logits.shape
-        small = launch.power_of_two(n) * launch.power_of_two(c) <= AT_ONCE
-        fused = not weights.batch and (n * c >= SINGLE_PASS_FROM or n <= launch.COUNTED)
-        ctx.single = ctx.needs_input_grad[0] and (small or fused)
-        if ctx.single:
-            ctx.gradient = _room(logits, inplace)
-            value = (launch.at_once if small else launch.fused)(logits, target, weights, ctx.gradient)
-            if inplace:
-                increment_version(logits)
-            ctx.save_for_backward(logits)
+        ctx.plan, ctx.again, ctx.gradient = plan, again, None
+        rows = plan.at.n if plan.weights.reduction == "none" else ()
+        if not ctx.needs_input_grad[0] or (plan.at_once is None and plan.fused is None):
+            book = _book(logits, 5)
+            plan.measure(logits, target, book)
+            value = logits.new_empty(rows, dtype=torch.float32)
+            settled = None
+            if plan.weigh.settle is not None:
+                settled = logits.new_empty(plan.weigh.room, dtype=torch.float64)
+            plan.weigh.rows(book, target, value, settled, *factors)
+            if plan.weigh.settle is not None:
+                plan.weigh.settle(settled, value)
+            ctx.save_for_backward(logits, target, book, settled)
             return value
-        book = launch.measure(logits, target, weights.ignore_index, lines=5)
-        settled, value = launch.weigh_book(book, target, logits.shape[1], weights)
-        ctx.save_for_backward(logits, target, book, settled)
+        ctx.gradient = gradient = _room(logits, plan.inplace)
+        ctx.correction = None
+        if plan.fused is not None:
+            value, ctx.correction = _fuse(plan.fused, logits, target, gradient, factors)
+        elif plan.at_once is not None:
+            value = logits.new_empty(rows, dtype=torch.float32)
+            plan.at_once(logits, target, gradient, value, *factors)
+        if plan.inplace:
+            increment_version(logits)
+        ctx.save_for_backward(logits)
         return value
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        logits, (incoming,) = ctx.saved_tensors[0], gradients
-        if torch.is_grad_enabled() or is_batched(incoming) or (ctx.single and ctx.gradient is None):
-            gradient = _otherwise(ctx, logits, incoming)
-        elif ctx.single:
-            gradient, ctx.gradient = ctx.gradient, None
-            launch.rescale(gradient, incoming)
-            if ctx.inplace:
-                increment_version(logits)
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor, None, None, None, None]:
+        plan, gradient = ctx.plan, ctx.gradient
+        if torch.is_grad_enabled() or is_batched(incoming):
+            return _otherwise(ctx, plan.inplace, ctx.saved_tensors[0], incoming), None, None, None, None
+        stride = launch.step(incoming)
+        if gradient is not None:
+            ctx.gradient = None
+            back = plan.back if stride == 0 else launch.rescale(plan.at, stride, ctx.correction is not None)
+            back(gradient, incoming, ctx.correction)
+        elif plan.at_once or plan.fused:
+            return _otherwise(ctx, plan.inplace, ctx.saved_tensors[0], incoming), None, None, None, None
         else:
-            _, target, book, settled = ctx.saved_tensors
-            gradient = _room(logits, ctx.inplace)
-            launch.emit(logits, target, book, settled, incoming, ctx.weights.ignore_index, gradient)
-            if ctx.inplace:
-                increment_version(logits)
+            logits, target, book, settled = ctx.saved_tensors
+            gradient = _room(logits, plan.inplace)
+            back = plan.back
+            if stride:
+                back = launch.emit(plan.at, plan.weights.ignore_index, stride, _force(plan.weigh))
+            back(logits, target, gradient, book, settled, incoming)
+        if plan.inplace:
+            increment_version(ctx.saved_tensors[0])
         return gradient, None, None, None, None
 
 
@@ -82,7 +122,7 @@ class Weighed(torch.autograd.Function):
         weigh: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
         again: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        book = launch.measure(logits, target, ignore_index, lines=3)
+        book = measure(logits, target, ignore_index)
         value, coefficient = weigh(logits, book[0])
         ctx.ignore_index, ctx.inplace, ctx.again = ignore_index, inplace, again
         ctx.save_for_backward(logits, target, book, coefficient)
@@ -92,24 +132,66 @@ class Weighed(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         (logits, target, book, coefficient), (incoming,) = ctx.saved_tensors, gradients
         if torch.is_grad_enabled() or is_batched(incoming):
-            gradient = _otherwise(ctx, logits, incoming)
+            gradient = _otherwise(ctx, ctx.inplace, logits, incoming)
         else:
-            gradient = _room(logits, ctx.inplace)
             force = incoming.to(coefficient.dtype) * coefficient
-            launch.emit(logits, target, book, None, force, ctx.ignore_index, gradient)
+            gradient = emit(logits, target, book, force, ctx.ignore_index, ctx.inplace)
             if ctx.inplace:
                 increment_version(logits)
         return gradient, None, None, None, None, None
 
 
+def measure(logits: Tensor, target: Tensor, ignore_index: int) -> Tensor:
+    """Pass one: margin, top and rest, N numbers a line."""
+    book = _book(logits, 3)
+    launch.measure(layout(logits, True, target), ignore_index)(logits, target, book)
+    return book
+
+
+def emit(logits: Tensor, target: Tensor, book: Tensor, force: Tensor, ignore_index: int, inplace: bool) -> Tensor:
+    """Pass two: force_i (softmax over the others - onehot_y) / 2, which may take the place of the logits."""
+    gradient = _room(logits, inplace)
+    at = layout(logits, inplace, target, force)
+    pass_two = launch.emit(at, ignore_index, launch.step(force), launch.PLAIN)
+    pass_two(logits, target, gradient, book, None, force)
+    return gradient
+
+
+def rescale(sums: Tensor, factor: Tensor) -> None:
+    """sums *= factor, row by row or all at once."""
+    launch.rescale(layout(sums, True, factor), launch.step(factor), False)(sums, factor, None)
+
+
+def _fuse(
+    fused: Fused, logits: Tensor, target: Tensor, gradient: Tensor, factors: Factors
+) -> tuple[Tensor, Tensor | None]:
+    settled = None
+    if fused.counted is not None:
+        settled = logits.new_empty(1, dtype=torch.float64)
+        fused.counted(settled, target, *factors)
+    partial = logits.new_empty(fused.room, dtype=torch.float32)
+    fused.one(logits, target, gradient, partial, *factors, settled)
+    if fused.tally is None:
+        return partial, None
+    value = logits.new_empty((), dtype=torch.float32)
+    fused.tally(partial, value)
+    return value, partial[-1] if fused.presumed else None
+
+
+def _force(weigh: Weigh) -> int:
+    return launch.SHARED if weigh.settle is None else launch.UNSETTLED
+
+
+def _book(logits: Tensor, lines: int) -> Tensor:
+    return logits.new_empty((lines, logits.shape[0]), dtype=torch.float64)
+
+
 def _room(logits: Tensor, inplace: bool) -> Tensor:
+    return logits.detach() if inplace else torch.empty_like(logits, memory_format=torch.contiguous_format)
+
+
+def _otherwise(ctx: Any, inplace: bool, logits: Tensor, incoming: Tensor) -> Tensor:
     if inplace:
-        return logits.detach()
-    return torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-
-
-def _otherwise(ctx: Any, logits: Tensor, incoming: Tensor) -> Tensor:
-    if ctx.inplace:
         raise RuntimeError("inplace=True overwrites the logits: there is nothing left to differentiate a second time")
     create = torch.is_grad_enabled()
     if not create and torch._C._are_functorch_transforms_active():  # vmap: nothing may begin to require a gradient

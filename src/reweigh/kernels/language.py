@@ -5,7 +5,9 @@ maxima and sums over U and K cost no exchange between threads. The columns are w
 left in one of T K where that is enough.
 
 Rows whose length is no multiple of 16 bytes begin anywhere in them. Of such a row (SHIFTED) the 16 bytes at either end
-are read apart, number by number, and what is between them like any other row.
+are read apart, number by number, and what is between them like any other row. Its columns are counted from the 128
+bytes that it begins in: memory comes in lines of so many, and a warp that reads or writes parts of lines waits for more
+of them.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ jit: Callable[[Callable[..., Any]], Kernel] = triton.jit(
 LOG2E = tl.constexpr(1.4426950408889634)
 # Below every logit: a maximum that is still here has met no admissible class.
 NOTHING = tl.constexpr(-3.4028234663852886e38)
+# Times 16 bytes: what memory is read and written by.
+LINE = tl.constexpr(8)
 
 
 @jit
@@ -74,20 +78,20 @@ def columns(start: tl.tensor, U: tl.constexpr, T: tl.constexpr, K: tl.constexpr)
 
 @jit
 def place(i: tl.tensor, stride: tl.tensor, C: tl.tensor, K: tl.constexpr, SHIFTED: tl.constexpr) -> tl.tensor:
-    """Where rows i begin, or the 16 bytes they begin in; how much later they do; first and last column to walk."""
+    """Where rows i begin, or the line they begin in; how much later they do; first and end of the columns to walk."""
     if SHIFTED:  # one row
         offset = i * stride
-        start = offset // K * K
+        start = offset // (LINE * K) * (LINE * K)
         shift = tl.max((offset - start).to(tl.int32), 0)
-        return start, shift, K, (shift + C) // K * K
+        return start, shift, shift // K * K + K, (shift + C) // K * K
     return i * (stride // K * K), 0, 0, C // K * K
 
 
 @jit
-def ends(shift: tl.tensor, C: tl.tensor, last: tl.tensor, K: tl.constexpr) -> tl.tensor:
-    """The columns of a shifted row in its first and its last 16 bytes, and which of them are its own."""
+def ends(shift: tl.tensor, C: tl.tensor, first: tl.tensor, last: tl.tensor, K: tl.constexpr) -> tl.tensor:
+    """The columns of a shifted row in the 16 bytes before and after those to walk, and which of them are its own."""
     k = tl.arange(0, 2 * K)[None, None, None, :]
-    j = tl.where(k < K, k, last + k - K)
+    j = tl.where(k < K, first + k - K, last + k - K)
     return j, (j >= shift) & (j < shift + C)
 
 
@@ -110,9 +114,20 @@ def own_sum(x: tl.tensor) -> tl.tensor:
 
 
 @jit
-def read(at: tl.tensor, live: tl.tensor, j: tl.tensor, C: tl.tensor, CACHE: tl.constexpr) -> tl.tensor:
+def within(rows: tl.tensor, j: tl.tensor, first: tl.tensor, last: tl.tensor, SHIFTED: tl.constexpr) -> tl.tensor:
+    """Which entries of a tile are there."""
+    if SHIFTED:
+        return along(rows) & (j >= first) & (j < last)
+    return along(rows) & (j < last)
+
+
+@jit
+def read(
+    at: tl.tensor, live: tl.tensor, j: tl.tensor, first: tl.tensor, last: tl.tensor, SHIFTED: tl.constexpr,
+    CACHE: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
     """One tile of logits in float32, -inf where there are none."""
-    mask = along(live) & (j < C)
+    mask = within(live, j, first, last, SHIFTED)
     return tl.load(along(at) + j, mask=mask, other=-float("inf"), eviction_policy=CACHE).to(tl.float32)
 
 
@@ -148,33 +163,19 @@ def statistics(
     HALF: tl.constexpr = at.dtype.element_ty != tl.float32
     top = tl.full([R, T], NOTHING, tl.float32)
     rest = tl.zeros([R, T], tl.float32)
-    narrow = wide_end(first, last, U, T, K)
-    for start in range(first, narrow, U * T * K):
-        x = without(read(at, live, columns(start, U, T, K), last, CACHE), y + shift, start, U, T, K)
-        top, rest = add(top, rest, x, HALF)
+    narrow = wide_end(0, last, U, T, K)
+    for start in range(0, narrow, U * T * K):
+        x = read(at, live, columns(start, U, T, K), first, last, SHIFTED, CACHE)
+        top, rest = add(top, rest, without(x, y + shift, start, U, T, K), HALF)
     for start in range(narrow, last, T * K):
-        x = without(read(at, live, columns(start, 1, T, K), last, CACHE), y + shift, start, 1, T, K)
-        top, rest = add(top, rest, x, HALF)
+        x = read(at, live, columns(start, 1, T, K), first, last, SHIFTED, CACHE)
+        top, rest = add(top, rest, without(x, y + shift, start, 1, T, K), HALF)
     highest = tl.max(top, 1)
     rest = tl.sum(rest * exp_below(top, highest[:, None], HALF), 1)
     if SHIFTED:
-        j, own = ends(shift, C, last, K)
+        j, own = ends(shift, C, first, last, K)
         own &= j != along(y + shift)
         x = tl.load(along(at) + j, mask=along(live) & own, other=-float("inf")).to(tl.float32)
         lower, highest = highest, tl.maximum(highest, tl.max(own_max(x), 1))
         rest = rest * exp_below(lower, highest, HALF) + tl.sum(own_sum(exp_below(x, along(highest), HALF)), 1)
     return highest, rest
-
-
-@jit
-def own_logit(at: tl.tensor, y: tl.tensor) -> tl.tensor:
-    """z_y in float64, NaN for an unknown label."""
-    return tl.load(at + y, mask=y >= 0, other=float("nan")).to(tl.float64)
-
-
-@jit
-def margin_of(own: tl.tensor, top: tl.tensor, rest: tl.tensor) -> tl.tensor:
-    """margin = (z_y - top) - log rest in float64; +inf where there is no class to turn to, NaN for an unknown label."""
-    alone = (top == NOTHING) & (rest == rest)  # rest is NaN where a logit is, and that must not pass for nothing
-    gap = own - top.to(tl.float64)
-    return tl.where(alone, float("inf"), gap - tl.log(tl.where(alone, 1.0, rest).to(tl.float64)))

@@ -1,42 +1,32 @@
-"""Tensors in, kernels launched, tensors out: the only place that chooses tiles and grids."""
+"""What is launched for a layout of the logits, worked out once: the only place that chooses grids and constants."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from reweigh.kernels import passes, weigh
-from reweigh.kernels.direct import launch
-from reweigh.kernels.forms import Form
+from reweigh.kernels.direct import Launch
+from reweigh.kernels.forms import POWERS, Form
+from reweigh.kernels.tiles import Layout, batch_tile, cdiv, power_of_two, tile
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
-# The numbers below were measured on an H200. Rows of up to so many classes are one tile, longer ones are walked.
-SHORT = 4096
-# Up to so many classes, the single pass keeps a float32 row in registers between its two halves.
-KEPT = 16384
-# Of one step along a row: warps, and how many loads of 16 bytes each thread does for sums of their own and for one sum.
-WALK = {
-    "measure": (4, 1, 4),
-    "emit": (16, 1, 2),
-    "fused": (8, 4, 1),
-    "fused middle": (8, 1, 8),
-    "fused long": (16, 4, 1),
-    "fused longest": (32, 4, 1),
-}
-# The single pass reads a row twice, and the longer it is, the fewer programs may be at work for it to be in the cache
-# still. A row of more bytes than these is walked so:
-LONG = {"fused middle": 72 * 1024, "fused long": 112 * 1024, "fused longest": 384 * 1024}
+# What pass two multiplies the incoming gradient by, as in passes.py.
+PLAIN, SHARED, UNSETTLED = 0, 1, 2
+# Of log w: exp of twice as much is still a number in float64.
+BOUND = 300.0
 # So many rows are weighed by one program, and no second one is needed to settle.
 ROWS_AT_ONCE = 1024
-# Up to so many rows, each program of the single pass counts them all by itself: a launch less.
-COUNTED = 1024
-# Up to so many logits, torch's multiplication is over before a kernel of ours is launched.
-SMALL = 2**16
+# Up to so many logits it is presumed that every row takes part in a mean, and corrected afterwards where one does not:
+# a launch less, against a multiplication of the gradient.
+PRESUMED = 2**25
 # Programs that keep a large GPU busy: with fewer rows than this, several share a row in pass two.
 BUSY = 2048
+# Programs that multiply a finished gradient: two for each of a large GPU's multiprocessors, to be over soon if there is
+# nothing to do.
+MULTIPLYING = 264
 
 
 class Weights(NamedTuple):
@@ -47,12 +37,6 @@ class Weights(NamedTuple):
     batch: bool
     reduction: str
     ignore_index: int
-    class_weight: Tensor | None
-    sample_weight: Tensor | None
-
-    @property
-    def factors(self) -> tuple[Tensor | None, Tensor | None]:
-        return self.class_weight, self.sample_weight
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -63,164 +47,117 @@ class Weights(NamedTuple):
     def choices(self) -> tuple[int, ...]:
         return self.form.family, self.form.inner != 0, self.taper != 0
 
-
-class Tile(NamedTuple):
-    """R rows by U x T x K columns, for so many warps; and whether rows begin anywhere, at no multiple of K."""
-
-    U: int
-    R: int
-    T: int
-    K: int
-    warps: int
-    shifted: bool = False
-
-    def constants(self, c: int) -> tuple[int, ...]:
-        """What a kernel is compiled for."""
-        return self.U, self.R, self.T, self.K, c <= self.step and not self.shifted, self.shifted
-
     @property
-    def step(self) -> int:
-        """Columns of a row that are read at once."""
-        return self.U * self.T * self.K
+    def bounded(self) -> bool:
+        """Whether w, between exp(c - |b|) and exp(c + |b|), can be summed in float64 as it is."""
+        family, _, b, c, inner = self.form
+        return family != POWERS and abs(b) + abs(c) < BOUND and inner == 0
 
 
-def tile(work: str, *tensors: Tensor) -> Tile:
-    """The tile for rows of these tensors (logits, gradient): as many neighbours to a thread as go into 16 bytes."""
-    first = tensors[0]
-    itemsize = first.element_size()
-    most = 16 // itemsize
-    bits, begin, apart = first.shape[1] | most, 0, 0
-    for tensor in tensors:
-        begin |= tensor.data_ptr() // itemsize
-        bits |= tensor.stride(0)
-        apart |= tensor.stride(0) - first.stride(0)
-    bits |= begin
-    # the largest power of two that divides them all; and whether all rows begin alike in some 16 bytes
-    return _tile(work, first.shape[1], itemsize, bits & -bits, (begin | apart) % most == 0)
-
-
-@lru_cache(maxsize=1024)
-def _tile(work: str, c: int, itemsize: int, K: int, alike: bool) -> Tile:
-    width, most = power_of_two(c), 16 // itemsize
-    if width <= SHORT:
-        R = min(max(1, 1024 // width), 64)
-        return Tile(1, R, width // K, K, 2 if R == 1 and width <= 1024 else 4)
-    if work == "fused" and itemsize == 4 and width <= KEPT:
-        return Tile(1, 1, width // K, K, min(16, width // 1024))
-    if work == "fused":
-        work = [work, *(name for name, size in LONG.items() if c * itemsize > size)][-1]
-    warps, apart, together = WALK[work]
-    if alike and most > K:
-        return Tile(together, 1, 32 * warps * apart, most, warps, shifted=True)
-    return Tile(together, 1, 32 * warps * apart * most // K, K, warps)
-
-
-def power_of_two(n: int) -> int:
-    """The smallest power of two that is not below n."""
-    return 1 << (n - 1).bit_length()
-
-
-def cdiv(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def step(tensor: Tensor) -> int:
+def step(incoming: Tensor) -> int:
     """The stride of a vector, or 0 for a scalar that stands for all rows."""
-    return tensor.stride(0) if tensor.ndim else 0
+    return incoming.stride(0) if incoming.ndim else 0
 
 
-def measure(logits: Tensor, target: Tensor, ignore_index: int, lines: int) -> Tensor:
-    """Pass one: a book of `lines` lines, the first three filled (margin, top, rest)."""
-    n, c = logits.shape
-    book = torch.empty((lines, n), dtype=torch.float64, device=logits.device)
-    chosen = tile("measure", logits)
-    numbers = (n, c, logits.stride(0), ignore_index)
-    launch(passes.measure, cdiv(n, chosen.R), (logits, target, book), numbers, chosen.constants(c), chosen.warps)
-    return book
+@lru_cache(maxsize=256)
+def measure(at: Layout, ignore_index: int) -> Launch:
+    """Pass one: (logits, target, book), three lines of the book."""
+    chosen = tile("measure", at.c, at.itemsize, at.K, at.alike)
+    numbers = (at.n, at.c, at.stride, ignore_index)
+    programs = cdiv(at.n, chosen.R)
+    return Launch(at.place, at.kinds, passes.measure, programs, numbers, chosen.constants(at.c), chosen.warps)
 
 
-def weigh_book(book: Tensor, target: Tensor, num_classes: int, weights: Weights) -> tuple[Tensor, Tensor]:
-    """Fill lines four and five of the book (log w, s x taper); return (scale, log scale, ...) and the value."""
-    n, reduction = book.shape[1], REDUCTIONS[weights.reduction]
-    B = power_of_two(n) if n <= ROWS_AT_ONCE else 128
-    programs = cdiv(n, B)
-    values = torch.empty(() if reduction else n, dtype=torch.float32, device=book.device)
-    settled = torch.empty(2 + 4 * programs, dtype=torch.float64, device=book.device)
-    tensors = (book, target, values, settled, *weights.factors)
-    numbers = (n, num_classes, weights.ignore_index, *weights.numbers)
-    constants = (*weights.choices, weights.batch, reduction, programs == 1, B)
-    launch(weigh.weigh_rows, programs, tensors, numbers, constants, 4 if B <= 256 else 8)
-    if programs > 1:
-        wide = min(256, power_of_two(programs))  # no wider than needed: half a microsecond
-        launch(weigh.settle, 1, (settled, values), (programs,), (weights.batch, reduction, wide), 4)
-    return settled, values
-
-
-def emit(
-    logits: Tensor,
-    target: Tensor,
-    book: Tensor,
-    settled: Tensor | None,
-    incoming: Tensor,
-    ignore_index: int,
-    out: Tensor,
-) -> None:
-    """Pass two into `out`, which may be the logits themselves."""
-    n, c = logits.shape
-    chosen = tile("emit", logits, out)
-    rows, steps = cdiv(n, chosen.R), cdiv(c, chosen.step)
+@lru_cache(maxsize=256)
+def emit(at: Layout, ignore_index: int, incoming_stride: int, force: int) -> Launch:
+    """Pass two: (logits, target, gradient, book, settled, incoming)."""
+    chosen = tile("emit", at.c, at.itemsize, at.K, at.alike)
+    reach = at.c + chosen.late  # from where columns are counted
+    rows, steps = cdiv(at.n, chosen.R), cdiv(reach, chosen.step)
     span = cdiv(steps, min(steps, cdiv(BUSY, rows))) * chosen.step
-    parts = cdiv(c, span)
-    tensors = (logits, target, out, book, settled, incoming)
-    numbers = (n, c, logits.stride(0), out.stride(0), step(incoming), ignore_index, parts, span)
-    launch(passes.emit, rows * parts, tensors, numbers, chosen.constants(c), chosen.warps)
+    parts = cdiv(reach, span)
+    numbers = (at.n, at.c, at.stride, at.out_stride, incoming_stride, ignore_index, parts, span)
+    constants = (force, *chosen.constants(at.c))
+    return Launch(at.place, at.kinds, passes.emit, rows * parts, numbers, constants, chosen.warps)
 
 
-def fused(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Tensor:
-    """The single pass: the value, and the gradient for an incoming one of 1 into `out`."""
-    n, c = logits.shape
-    values = torch.empty(n, dtype=torch.float32, device=logits.device)
-    settled, counted = None, 0
-    if weights.reduction == "mean" and n <= COUNTED:
-        counted = max(256, power_of_two(n))
-    elif weights.reduction == "mean":
-        settled = torch.empty(1, dtype=torch.float64, device=logits.device)
+@lru_cache(maxsize=256)
+def rescale(at: Layout, incoming_stride: int, corrected: bool) -> Launch:
+    """(gradient, incoming, correction): next to nothing where these are 1."""
+    width = min(8192, power_of_two(at.c))
+    numbers, constants = (at.n, at.c, at.out_stride, incoming_stride), (width // at.K, at.K)
+    kinds, warps = (*at.kinds, corrected), max(1, min(16, width // 256))
+    return Launch(at.place, kinds, passes.rescale, min(at.n, MULTIPLYING), numbers, constants, warps)
+
+
+@lru_cache(maxsize=256)
+def at_once(at: Layout, weights: Weights) -> Launch:
+    """All of a small batch: (logits, target, gradient, value, class weight, sample weight)."""
+    *constants, warps = batch_tile(at)
+    numbers = (at.n, at.c, at.stride, at.out_stride, weights.ignore_index, *weights.numbers)
+    settings = (*weights.choices, weights.bounded, REDUCTIONS[weights.reduction], weights.batch)
+    return Launch(at.place, at.kinds, passes.at_once, 1, numbers, (*settings, *constants), warps)
+
+
+class Fused(NamedTuple):
+    """The single pass, what is counted before and added up after it, and the room for what is added up.
+
+    counted: (settled, target, class weight, sample weight); one: (logits, target, gradient, partial, class weight,
+    sample weight, settled); tally: (partial, value). If it was presumed that no label is ignored, the last number of
+    `partial` corrects the gradient.
+    """
+
+    counted: Launch | None
+    one: Launch
+    tally: Launch | None
+    room: int
+    presumed: bool
+
+
+@lru_cache(maxsize=256)
+def fused(at: Layout, weights: Weights) -> Fused:
+    n, c, place, (_, *others) = at.n, at.c, at.place, at.kinds
+    reduction, mean = REDUCTIONS[weights.reduction], weights.reduction == "mean"
+    presumed = mean and others[1:] == [None, None] and n * c <= PRESUMED
+    counted, tally = None, None
+    if mean and not presumed:
         block = min(power_of_two(n), 8192)
-        launch(weigh.count, 1, (settled, target, *weights.factors), (n, c, weights.ignore_index), (block,), 16)
-    chosen = tile("fused", logits, out)
-    tensors = (logits, target, out, values, *weights.factors, settled)
-    numbers = (n, c, logits.stride(0), out.stride(0), weights.ignore_index, *weights.numbers)
-    constants = (*weights.choices, counted, *chosen.constants(c))
-    launch(passes.fused, cdiv(n, chosen.R), tensors, numbers, constants, chosen.warps)
-    return values if weights.reduction == "none" else values.sum()
+        counted = Launch(place, (*others,), weigh.count, 1, (n, c, weights.ignore_index), (block,), 16)
+    chosen = tile("fused", c, at.itemsize, at.K, at.alike)
+    programs = cdiv(n, chosen.R)
+    share = 1 / n if presumed else 1.0
+    numbers = (n, c, at.stride, at.out_stride, weights.ignore_index, *weights.numbers, share)
+    constants = (*weights.choices, reduction, *chosen.constants(c))
+    kinds = (*at.kinds, counted is not None)
+    one = Launch(place, kinds, passes.fused, programs, numbers, constants, chosen.warps)
+    if reduction:
+        wide = min(8192, power_of_two(programs))  # all at once, if there is room: each turn waits for the memory
+        tally = Launch(place, (), weigh.tally, 1, (n, programs), (presumed, wide), max(1, min(16, wide // 64)))
+    return Fused(counted, one, tally, 2 * programs + 1 if reduction else n, presumed)
 
 
-def at_once(logits: Tensor, target: Tensor, weights: Weights, out: Tensor) -> Tensor:
-    """All of a small batch in one launch: the value, and the gradient for an incoming one of 1 into `out`."""
-    n, c = logits.shape
-    reduction = REDUCTIONS[weights.reduction]
-    values = torch.empty(() if reduction else n, dtype=torch.float32, device=logits.device)
-    R, T, K, warps = batch_tile(n, c, tile("fused", logits, out))
-    tensors = (logits, target, out, values, *weights.factors)
-    numbers = (n, c, logits.stride(0), out.stride(0), weights.ignore_index, *weights.numbers)
-    launch(passes.at_once, 1, tensors, numbers, (*weights.choices, weights.batch, reduction, R, T, K), warps)
-    return values
+class Weigh(NamedTuple):
+    """Between the passes: (book, target, values, settled, class weight, sample weight); then (settled, values).
+
+    Where one program weighs all rows, nothing is left to settle.
+    """
+
+    rows: Launch
+    settle: Launch | None
+    room: int
 
 
-@lru_cache
-def batch_tile(n: int, c: int, usual: Tile) -> tuple[int, int, int, int]:
-    """All rows and all columns."""
-    R, width, K = power_of_two(n), power_of_two(c), 1 if usual.shifted else usual.K
-    return R, width // K, K, min(8, max(4, R * width // 512))
-
-
-def rescale(gradient: Tensor, incoming: Tensor) -> None:
-    """gradient *= incoming, row by row or all at once; next to nothing where that is 1."""
-    n, c = gradient.shape
-    if n * c <= SMALL:
-        gradient.mul_(incoming if incoming.ndim == 0 else incoming[:, None])
-        return
-    chosen = tile("emit", gradient)
-    K = 1 if chosen.shifted else chosen.K
-    numbers = (n, c, gradient.stride(0), step(incoming))
-    launch(passes.rescale, min(n, 1024), (gradient, incoming), numbers, (2048 // K, K), 8)
+@lru_cache(maxsize=256)
+def weigh_book(at: Layout, weights: Weights) -> Weigh:
+    n, place, (_, *others) = at.n, at.place, at.kinds
+    B = power_of_two(n) if n <= ROWS_AT_ONCE else 128
+    programs, reduction = cdiv(n, B), REDUCTIONS[weights.reduction]
+    alone = programs == 1
+    numbers = (n, at.c, weights.ignore_index, *weights.numbers)
+    constants = (*weights.choices, weights.bounded, reduction, alone, B)
+    rows = Launch(place, (*others,), weigh.weigh_rows, programs, numbers, constants, max(4, B // 64))
+    settle = None
+    if not alone:
+        wide = min(256, power_of_two(programs))  # no wider than needed: half a microsecond
+        settle = Launch(place, (), weigh.settle, 1, (programs,), (reduction, wide), 4)
+    return Weigh(rows, settle, 1 + 4 * programs)

@@ -8,33 +8,31 @@ import torch
 from torch import Tensor
 
 from reweigh.direction import unit_direction
-from reweigh.kernels import launch
+from reweigh.kernels import entire
 
 
 @torch.library.custom_op("reweigh::measure", mutates_args=())
 def measure(logits: Tensor, target: Tensor, ignore_index: int, inplace: bool) -> Tensor:
     """Pass one: margin, top and rest, N numbers a line; only the margin has a derivative."""
-    return launch.measure(logits, target.contiguous(), ignore_index, 3)
+    return entire.measure(logits, target.contiguous(), ignore_index)
 
 
 @torch.library.custom_op("reweigh::emit", mutates_args=())
 def emit(logits: Tensor, target: Tensor, book: Tensor, force: Tensor, ignore_index: int) -> Tensor:
     """Pass two: force_i (softmax over the others - onehot_y) / 2."""
-    out = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    launch.emit(logits, target.contiguous(), book, None, force, ignore_index, out)
-    return out
+    return entire.emit(logits, target.contiguous(), book, force, ignore_index, inplace=False)
 
 
 @torch.library.custom_op("reweigh::emit_", mutates_args={"logits"})
 def emit_(logits: Tensor, target: Tensor, book: Tensor, force: Tensor, ignore_index: int) -> None:
     """Pass two over the logits themselves."""
-    launch.emit(logits, target.contiguous(), book, None, force, ignore_index, logits)
+    entire.emit(logits, target.contiguous(), book, force, ignore_index, inplace=True)
 
 
 @torch.library.custom_op("reweigh::rescale_", mutates_args={"sums"})
 def rescale_(sums: Tensor, factor: Tensor) -> None:
     """sums *= factor, row by row or all at once."""
-    launch.rescale(sums, factor)
+    entire.rescale(sums, factor)
 
 
 @measure.register_fake

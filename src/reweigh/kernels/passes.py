@@ -6,15 +6,16 @@
     at_once   everything for a batch that is one tile: a single launch
     rescale   multiplies a finished gradient by the incoming one, and leaves at once where that is 1
 
-`book` is float64, N numbers a line: margin, top, rest, log w, s x taper. Row offsets are int64. Every row of a gradient
-is written, an ignored one with zeros. Unless they are SHIFTED, rows begin and end at multiples of K: `// K * K` changes
-nothing, and tells the compiler so.
+`book` is float64, N numbers a line: margin, top, rest; share, or log w and s x taper. Row offsets are int64. Every row
+of a gradient is written, an ignored one with zeros. Unless they are SHIFTED, rows begin and end at multiples of K:
+`// K * K` changes nothing, and tells the compiler so.
 """
 
 from __future__ import annotations
 
 import triton.language as tl
 
+from reweigh.kernels.arithmetic import exp
 from reweigh.kernels.language import (
     NOTHING,
     along,
@@ -24,16 +25,18 @@ from reweigh.kernels.language import (
     importance,
     jit,
     labels,
-    margin_of,
-    own_logit,
     own_max,
     own_sum,
     place,
     read,
     statistics,
     wide_end,
+    within,
 )
-from reweigh.kernels.weigh import NONE, mean_or_sum, partial, scales, total_importance, weigh
+from reweigh.kernels.weigh import MEAN, NONE, margin_of, over, over_batch, own_logit, totals, weigh
+
+# What pass two multiplies the incoming gradient by: nothing; a row's share; what is left of its share to settle.
+PLAIN, SHARED, UNSETTLED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
 @jit
@@ -55,8 +58,8 @@ def measure(
     i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     begin, shift, first, last = place(i, stride, C, K, SHIFTED)
     at, j = logits + begin, columns(0, U, T, K)
-    if WHOLE:  # the logits are on their way while the labels are looked at
-        x = read(at, i < N, j, last, "")
+    if WHOLE:  # the logits are on their way while the labels are looked at; and will be needed again
+        x = read(at, i < N, j, first, last, SHIFTED, "evict_last")
     y, live = labels(target, i, N, C, ignore)
     own = own_logit(at + shift, y)
     if WHOLE:
@@ -70,30 +73,32 @@ def measure(
 
 @jit
 def write(
-    to: tl.tensor, j: tl.tensor, e: tl.tensor, up: tl.tensor, inside: tl.tensor, last: tl.tensor, CACHE: tl.constexpr
-) -> None:
+    to: tl.tensor, j: tl.tensor, e: tl.tensor, up: tl.tensor, inside: tl.tensor, first: tl.tensor, last: tl.tensor,
+    SHIFTED: tl.constexpr, CACHE: tl.constexpr,
+) -> None:  # fmt: skip
     """One tile of the gradient, targets apart: e = exp(z - top) times `up`."""
     d = (e * along(up)).to(to.dtype.element_ty)
-    tl.store(along(to) + j, d, mask=along(inside) & (j < last), eviction_policy=CACHE)
+    tl.store(along(to) + j, d, mask=within(inside, j, first, last, SHIFTED), eviction_policy=CACHE)
 
 
 @jit
 def read_and_write(
     at: tl.tensor, to: tl.tensor, j: tl.tensor, top: tl.tensor, up: tl.tensor, live: tl.tensor, inside: tl.tensor,
-    last: tl.tensor, CACHE: tl.constexpr,
+    first: tl.tensor, last: tl.tensor, SHIFTED: tl.constexpr, CACHE: tl.constexpr,
 ) -> None:  # fmt: skip
     """One tile of the gradient from the logits."""
-    e = exp_below(read(at, live, j, last, CACHE), along(top), at.dtype.element_ty != tl.float32)
-    write(to, j, e, up, inside, last, CACHE)
+    x = read(at, live, j, first, last, SHIFTED, CACHE)
+    e = exp_below(x, along(top), at.dtype.element_ty != tl.float32)
+    write(to, j, e, up, inside, first, last, SHIFTED, CACHE)
 
 
 @jit
 def write_ends(
     at: tl.tensor, to: tl.tensor, top: tl.tensor, up: tl.tensor, live: tl.tensor, inside: tl.tensor, shift: tl.tensor,
-    C: tl.tensor, last: tl.tensor, K: tl.constexpr,
+    C: tl.tensor, first: tl.tensor, last: tl.tensor, K: tl.constexpr,
 ) -> None:  # fmt: skip
     """The gradient at the ends of a shifted row."""
-    j, own = ends(shift, C, last, K)
+    j, own = ends(shift, C, first, last, K)
     x = tl.load(along(at) + j, mask=along(live) & own, other=-float("inf")).to(tl.float32)
     d = (exp_below(x, along(top), at.dtype.element_ty != tl.float32) * along(up)).to(to.dtype.element_ty)
     tl.store(along(to) + j, d, mask=along(inside) & own)
@@ -110,12 +115,12 @@ def write_targets(to: tl.tensor, y: tl.tensor, here: tl.tensor, down: tl.tensor)
 def emit(
     logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, book: tl.tensor, settled: tl.tensor,
     incoming: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, gradient_stride: tl.int64,
-    incoming_stride: tl.int64, ignore: tl.int64, parts: tl.int32, span: tl.int32,
+    incoming_stride: tl.int64, ignore: tl.int64, parts: tl.int32, span: tl.int32, FORCE: tl.constexpr,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr,
 ) -> None:  # fmt: skip
     """Pass two; a row is the work of `parts` programs, `span` columns (a multiple of U T K) each.
 
-    c is `incoming`, times scale x s x taper x exp(log w + log scale) where the weights are in the book (`settled`).
+    c is `incoming`, times (FORCE) the share in the book, or s x taper x exp(log w + what is settled).
     From the last row to the first: the caches still hold what pass one read last.
     """
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
@@ -124,38 +129,39 @@ def emit(
     begin, shift, first, last = place(i, stride, C, K, SHIFTED)
     at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, SHIFTED)[0], columns(0, U, T, K)
     if WHOLE:
-        x = read(at, i < N, j, last, "")
+        x = read(at, i < N, j, first, last, SHIFTED, "")
     y, live = labels(target, i, N, C, ignore)
     c = tl.load(incoming + i * incoming_stride, mask=live, other=0.0).to(tl.float64)
-    if settled is not None:
-        s = tl.load(book + 4 * N + i, mask=live, other=0.0)
-        w = tl.exp(tl.load(book + 3 * N + i, mask=live, other=0.0) + tl.load(settled + 1))
-        c *= tl.where(s == 0, 0.0, s * w) * tl.load(settled)
+    if FORCE == SHARED:
+        c *= tl.load(book + 3 * N + i, mask=live, other=0.0)
+    elif FORCE == UNSETTLED:
+        pull = tl.load(book + 4 * N + i, mask=live, other=0.0)
+        w = exp(tl.load(book + 3 * N + i, mask=live, other=0.0) + tl.load(settled))
+        c *= tl.where(pull == 0, 0.0, pull * w)
     live &= c != 0
     top = tl.load(book + N + i, mask=live, other=0.0).to(tl.float32)
-    up = (0.5 * c / tl.load(book + 2 * N + i, mask=live, other=1.0)).to(tl.float32)
+    up = (0.5 * c).to(tl.float32) / tl.load(book + 2 * N + i, mask=live, other=1.0).to(tl.float32)
     if WHOLE:
         e = exp_below(tl.where(along(live), x, -float("inf")), along(top), HALF)
-        write(to, j, e, up, i < N, last, "")
+        write(to, j, e, up, i < N, first, last, SHIFTED, "")
         write_targets(to, y, y >= 0, (-0.5 * c).to(tl.float32))
     else:
         part = pid % parts
-        first += part * (span // K * K)
-        end = tl.minimum(first + span, last)
-        narrow = wide_end(first, end, U, T, K)
-        for start in range(first, narrow, U * T * K):
-            read_and_write(at, to, columns(start, U, T, K), top, up, live, i < N, last, "")
+        begin = part * (span // K * K)
+        end = tl.minimum(begin + span, last)
+        narrow = wide_end(begin, end, U, T, K)
+        for start in range(begin, narrow, U * T * K):
+            read_and_write(at, to, columns(start, U, T, K), top, up, live, i < N, first, last, SHIFTED, "")
         for start in range(narrow, end, T * K):
-            read_and_write(at, to, columns(start, 1, T, K), top, up, live, i < N, last, "")
+            read_and_write(at, to, columns(start, 1, T, K), top, up, live, i < N, first, last, SHIFTED, "")
+        mine = y + shift
+        here = (mine >= begin) & (mine < begin + span)
         if SHIFTED:
-            mine = y + shift
-            here = (mine >= first) & (mine < first + span)
+            here &= (mine >= first) & (mine < last)
             if part == 0:
-                write_ends(at, to, top, up, live, i < N, shift, C, last, K)
-                here |= (mine < K) | (mine >= last)
-            write_targets(to + shift, y, here & (y >= 0), (-0.5 * c).to(tl.float32))
-        else:
-            write_targets(to, y, (y >= first) & (y < first + span), (-0.5 * c).to(tl.float32))
+                write_ends(at, to, top, up, live, i < N, shift, C, first, last, K)
+                here |= (mine < first) | (mine >= last)
+        write_targets(to + shift, y, here & (y >= 0), (-0.5 * c).to(tl.float32))
 
 
 @jit
@@ -163,47 +169,53 @@ def fused(
     logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, values: tl.tensor, class_weight: tl.tensor,
     sample_weight: tl.tensor, settled: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
     gradient_stride: tl.int64, ignore: tl.int64, a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64,
-    taper: tl.float64, FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, COUNTED: tl.constexpr,
+    taper: tl.float64, share: tl.float64, FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr,
+    REDUCTION: tl.constexpr,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr,
 ) -> None:  # fmt: skip
     """Both passes, row by row: the second reading is served by registers (WHOLE: a row is one tile) or the caches.
 
-    Under a mean, 1 / Σ s is `settled`, or the sum is taken here over COUNTED rows, which are all there are.
+    A row counts for `share`, or under a mean with its weights for s times what is `settled`, 1 / Σ s. `values` are one
+    a row, or one and how many rows took part for each program.
     """
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
     i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     begin, shift, first, last = place(i, stride, C, K, SHIFTED)
     at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, SHIFTED)[0], columns(0, U, T, K)
     if WHOLE:
-        x = read(at, i < N, j, last, "")
+        x = read(at, i < N, j, first, last, SHIFTED, "evict_first")
     y, live = labels(target, i, N, C, ignore)
     own = own_logit(at + shift, y)
-    s = importance(y, i, live, class_weight, sample_weight)
+    s = importance(y, i, live, class_weight, sample_weight) * share
     if settled is not None:
         s *= tl.load(settled)
-    if COUNTED:
-        mass = total_importance(target, class_weight, sample_weight, N, C, ignore, COUNTED)
-        s *= 1.0 / tl.where(mass == 0, 1.0, mass)
     if WHOLE:
         e, top, rest = whole_rows(x, y, live, j, HALF)
     else:
         top, rest = statistics(at, y, live, C, shift, first, last, U, R, T, K, SHIFTED, "evict_last")
     log_w, _, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
-    tl.store(values + i, value.to(tl.float32), mask=i < N)
-    force = tl.where(pull == 0, 0.0, pull * tl.exp(log_w))
+    if REDUCTION == NONE:
+        tl.store(values + i, value.to(tl.float32), mask=i < N)
+    else:
+        part = values + tl.program_id(0)
+        tl.store(part, tl.sum(value, 0).to(tl.float32))
+        tl.store(part + tl.num_programs(0), tl.sum(live.to(tl.float32), 0))
+    force = tl.where(pull == 0, 0.0, pull * exp(log_w))
     live &= force != 0
-    up = tl.where(live, 0.5 * force / rest.to(tl.float64), 0.0).to(tl.float32)
+    up = tl.where(live, (0.5 * force).to(tl.float32) / rest, 0.0)
     if WHOLE:
-        write(to, j, e, up, i < N, last, "")
+        write(to, j, e, up, i < N, first, last, SHIFTED, "evict_last")
     else:
         # backwards: what was read last is nearest
-        narrow = wide_end(first, last, U, T, K)
+        narrow = wide_end(0, last, U, T, K)
         for start in range(narrow, last, T * K):
-            read_and_write(at, to, columns(start, 1, T, K), top, up, live, i < N, last, "evict_first")
-        for done in range(U * T * K, narrow - first + 1, U * T * K):
-            read_and_write(at, to, columns(narrow - done, U, T, K), top, up, live, i < N, last, "evict_first")
+            narrower = columns(start, 1, T, K)
+            read_and_write(at, to, narrower, top, up, live, i < N, first, last, SHIFTED, "evict_first")
+        for done in range(U * T * K, narrow + 1, U * T * K):
+            wider = columns(narrow - done, U, T, K)
+            read_and_write(at, to, wider, top, up, live, i < N, first, last, SHIFTED, "evict_first")
         if SHIFTED:
-            write_ends(at, to, top, up, live, i < N, shift, C, last, K)
+            write_ends(at, to, top, up, live, i < N, shift, C, first, last, K)
     write_targets(to + shift, y, y >= 0, (-0.5 * force).to(tl.float32))
 
 
@@ -212,40 +224,52 @@ def at_once(
     logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, values: tl.tensor, class_weight: tl.tensor,
     sample_weight: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, gradient_stride: tl.int64, ignore: tl.int64,
     a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64, taper: tl.float64,
-    FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BATCH: tl.constexpr, REDUCTION: tl.constexpr,
-    R: tl.constexpr, T: tl.constexpr, K: tl.constexpr,
+    FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
+    BATCH: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr,
 ) -> None:  # fmt: skip
     """The whole batch in one program, from the logits to the value and the gradient for an incoming one of 1."""
     i = tl.arange(0, R).to(tl.int64)
-    begin, _, _, last = place(i, stride, C, K, False)
+    begin, _, first, last = place(i, stride, C, K, False)
     at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, False)[0], columns(0, 1, T, K)
-    x = read(at, i < N, j, last, "")
+    x = read(at, i < N, j, first, last, False, "")
     y, live = labels(target, i, N, C, ignore)
-    own = own_logit(at, y)
+    # a thread has whole rows, or few share one: this is faster than to ask the memory again
+    own = tl.sum(own_sum(tl.where(j == along(y), x, 0.0)), 1).to(tl.float64)
+    own = tl.where(y >= 0, own, float("nan"))
     s = importance(y, i, live, class_weight, sample_weight)
     e, top, rest = whole_rows(x, y, live, j, logits.dtype.element_ty != tl.float32)
     log_w, active, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
-    highest, total, mass, surprise = partial(log_w, active, s, value)
-    scale, log_scale = scales(highest, total, mass, BATCH, REDUCTION)
+    w, top_w, total, mass, surprise = totals(log_w, active, s, value, BATCH, BOUNDED)
+    force = tl.where(pull == 0, 0.0, pull * w)
+    if BATCH:
+        force *= over_batch(top_w, total)
+    elif REDUCTION == MEAN:
+        force *= over(mass)
     if REDUCTION == NONE:
         tl.store(values + i, value.to(tl.float32), mask=i < N)
+    elif REDUCTION == MEAN:
+        tl.store(values, (surprise * over(mass)).to(tl.float32))
     else:
-        tl.store(values, (surprise * mean_or_sum(mass, REDUCTION)).to(tl.float32))
-    force = tl.where(pull == 0, 0.0, pull * tl.exp(log_w + log_scale)) * scale
+        tl.store(values, surprise.to(tl.float32))
     live &= force != 0
-    up = tl.where(live, 0.5 * force / rest.to(tl.float64), 0.0).to(tl.float32)
-    write(to, j, e, up, i < N, last, "")
-    write_targets(to, y, y >= 0, (-0.5 * force).to(tl.float32))
+    up = tl.where(live, (0.5 * force).to(tl.float32) / rest, 0.0)
+    d = tl.where(j == along(y), along((-0.5 * force).to(tl.float32)), e * along(up))
+    tl.store(along(to) + j, d.to(gradient.dtype.element_ty), mask=along(i < N) & (j < last))
 
 
 @jit
 def rescale(
-    gradient: tl.tensor, incoming: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, incoming_stride: tl.int64,
-    T: tl.constexpr, K: tl.constexpr,
+    gradient: tl.tensor, incoming: tl.tensor, correction: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
+    incoming_stride: tl.int64, T: tl.constexpr, K: tl.constexpr,
 ) -> None:  # fmt: skip
+    """gradient *= incoming x correction: nothing is left to do where one number, 1, stands for all rows."""
     C, stride = C // K * K, stride // K * K
-    for row in range(tl.program_id(0), N, tl.num_programs(0)):
-        g = tl.load(incoming + row * incoming_stride).to(tl.float32)
+    factor = 1.0
+    if correction is not None:
+        factor = tl.load(correction)
+    same = (tl.load(incoming).to(tl.float32) * factor == 1.0) & (incoming_stride == 0)
+    for row in range(tl.program_id(0), tl.where(same, 0, N), tl.num_programs(0)):
+        g = tl.load(incoming + row * incoming_stride).to(tl.float32) * factor
         at = gradient + row * stride
         for start in range(0, tl.where(g == 1.0, 0, C), T * K):
             j = columns(start, 1, T, K)

@@ -1,17 +1,25 @@
-"""What happens to N numbers between the passes: from margins to weights, their normaliser, and the value.
+"""What happens to N numbers: from margins to weights, their normaliser, and the value.
 
-    weigh_rows   margins -> log w and s x taper, and one partial result per program
-    settle       partial results -> scale, log scale and the value
-    count        1 / Σ s alone, for the single pass under a mean
+Between the passes, under batch normalisation:
 
-A partial result is (largest log w, Σ s w relative to it, Σ s, Σ s (-log p)). All sums are taken in a fixed order.
+    weigh_rows   margins -> shares of the whole, where one program has all rows; else log w, s x taper and one partial
+                 result per program: largest log w, Σ s w relative to it, Σ s, Σ s (-log p)
+    settle       partial results -> log of the normaliser, and the value
+
+Around the single pass:
+
+    count        1 / Σ s before it, where a mean must know it
+    tally        the value after it, and what a mean has to be corrected by
+
+All sums are taken in a fixed order.
 """
 
 from __future__ import annotations
 
 import triton.language as tl
 
-from reweigh.kernels.language import importance, jit, labels
+from reweigh.kernels.arithmetic import exp, log, log1p
+from reweigh.kernels.language import NOTHING, importance, jit, labels
 
 # Where log p and log q end, so that 0 * log 0 = 0.
 FLOOR = tl.constexpr(-1.7976931348623157e308)
@@ -19,14 +27,21 @@ LOWEST = tl.constexpr(-1.7976931348623157e300)  # below are powers of 0, as in r
 # The families of weightings that a kernel can weigh by itself, as in forms.py.
 POWERS, EMPHASIS, BELL = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 # How the value is reduced, as in launch.py.
-NONE, MEAN, SUM = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+NONE, MEAN = tl.constexpr(0), tl.constexpr(1)
 
 
 @jit
-def log1p(x: tl.tensor) -> tl.tensor:
-    """log(1 + x) for 0 <= x <= 1 without losing a small x."""
-    y = 1.0 + x
-    return tl.where(y == 1.0, x, tl.log(y) * (x / (y - 1.0)))
+def own_logit(at: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """z_y in float64, NaN for an unknown label."""
+    return tl.load(at + y, mask=y >= 0, other=float("nan")).to(tl.float64)
+
+
+@jit
+def margin_of(own: tl.tensor, top: tl.tensor, rest: tl.tensor) -> tl.tensor:
+    """margin = (z_y - top) - log rest in float64; +inf where there is no class to turn to, NaN for an unknown label."""
+    alone = (top == NOTHING) & (rest == rest)  # rest is NaN where a logit is, and that must not pass for nothing
+    gap = own - top.to(tl.float64)
+    return tl.where(alone, float("inf"), gap - log(tl.where(alone, 1.0, rest)))
 
 
 @jit
@@ -36,9 +51,9 @@ def weigh(
 ) -> tl.tensor:  # fmt: skip
     """log w; s where there is a derivative to give, before and after taper; and the cross entropy s (-log p).
 
-    In float64, but for log(1 + exp(-|m|)), which lies in [0, log 2].
+    In float64, but for log(1 + exp(-|m|)), which lies in [0, log 2], and what the taper divides by.
     """
-    small = tl.exp(-tl.abs(m))
+    small = exp(-tl.abs(m))
     bend = log1p(small.to(tl.float32)).to(tl.float64)
     log_p = tl.where(m < 0, m, 0.0) - bend
     log_q = tl.where(m > 0, -m, 0.0) - bend
@@ -47,9 +62,9 @@ def weigh(
     if FAMILY == POWERS:
         log_w = a * log_p + b * log_q + c
     elif FAMILY == EMPHASIS:
-        log_w = b * tl.exp(a * log_p + log_q) + c
+        log_w = b * exp(a * log_p + log_q) + c
     else:
-        log_w = b * tl.exp(log_p) * (a + tl.exp(log_q)) + c
+        log_w = b * exp(log_p) * (a + exp(log_q)) + c
     # q = odds / (1 + small), so that q / (q + taper) = odds / (odds + taper (1 + small))
     odds = tl.where(m > 0, small, 1.0)
     if INNER:
@@ -57,49 +72,56 @@ def weigh(
     active = tl.where(m == float("inf"), 0.0, s)
     pull = active
     if TAPER:
-        pull = active * (odds / (odds + taper * (1.0 + small)))
+        pull = active * (odds * (1.0 / (odds + taper * (1.0 + small)).to(tl.float32)).to(tl.float64))
     return log_w, active, pull, tl.where(s == 0, 0.0, -s * log_p)
 
 
 @jit
-def partial(log_w: tl.tensor, active: tl.tensor, s: tl.tensor, value: tl.tensor) -> tl.tensor:
-    """The partial result of some rows; one whose s is 0 does not count, however large its w."""
-    counted = tl.where(active == 0, -float("inf"), log_w)
-    top = tl.max(counted, 0)
-    total = tl.sum(tl.where(counted == -float("inf"), 0.0, active * tl.exp(counted - top)), 0)
-    return top, total, tl.sum(s, 0), tl.sum(value, 0)
+def add_two(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tl.tensor:
+    return a + c, b + d
 
 
 @jit
-def mean_or_sum(mass: tl.tensor, REDUCTION: tl.constexpr) -> tl.tensor:
-    """What the sum of the values is multiplied by."""
-    return tl.where(REDUCTION == MEAN, 1.0 / tl.where(mass == 0, 1.0, mass), 1.0)
+def add_three(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor, e: tl.tensor, f: tl.tensor) -> tl.tensor:
+    return a + d, b + e, c + f
 
 
 @jit
-def scales(
-    top: tl.tensor, total: tl.tensor, mass: tl.tensor, BATCH: tl.constexpr, REDUCTION: tl.constexpr
+def totals(
+    log_w: tl.tensor, active: tl.tensor, s: tl.tensor, value: tl.tensor, BATCH: tl.constexpr, BOUNDED: tl.constexpr
 ) -> tl.tensor:
-    """What the weights are multiplied by, and the logarithm of what else; a batch with nothing in it stays at zero."""
-    if BATCH:
-        nothing = (total == 0) | ((top < LOWEST) & (total == total))  # a NaN must show
-        scale, log_scale = mass * 0.0 + 1.0, tl.where(nothing, 0.0, -(top + tl.log(total)))
+    """w relative to exp(top), top, Σ s w relative to it, Σ s and Σ value; without batch normalisation w itself.
+
+    A row whose s is 0 does not count, however large its w. Weights that are BOUNDED neither overflow nor vanish in
+    float64, and need no look at the largest. Sums that are taken together wait for each other's threads once.
+    """
+    if BATCH and not BOUNDED:
+        counted = tl.where(active == 0, -float("inf"), log_w)
+        top = tl.max(counted, 0)
+        w = tl.where(counted == -float("inf"), 0.0, exp(counted - top))
     else:
-        scale, log_scale = mean_or_sum(mass, REDUCTION), mass * 0.0
-    return scale, log_scale
+        w = exp(log_w)
+        top = tl.full([], 0.0, tl.float64)
+    if BATCH:
+        shares = tl.where(active == 0, 0.0, active * w)
+        total, mass, surprise = tl.reduce((shares, s, value), 0, add_three)
+    else:
+        mass, surprise = tl.reduce((s, value), 0, add_two)
+        total = mass
+    return w, top, total, mass, surprise
 
 
 @jit
-def conclude(
-    settled: tl.tensor, values: tl.tensor, top: tl.tensor, total: tl.tensor, mass: tl.tensor, surprise: tl.tensor,
-    BATCH: tl.constexpr, REDUCTION: tl.constexpr,
-) -> None:  # fmt: skip
-    """scale, log scale and the value from the whole batch's result."""
-    scale, log_scale = scales(top, total, mass, BATCH, REDUCTION)
-    if REDUCTION != NONE:
-        tl.store(values, (surprise * mean_or_sum(mass, REDUCTION)).to(tl.float32))
-    tl.store(settled, scale)
-    tl.store(settled + 1, log_scale)
+def over(mass: tl.tensor) -> tl.tensor:
+    """1 / mass; a mean over nothing divides by 1."""
+    return 1.0 / tl.where(mass == 0, 1.0, mass)
+
+
+@jit
+def over_batch(top: tl.tensor, total: tl.tensor) -> tl.tensor:
+    """1 / total; a batch with nothing in it stays at zero, and a NaN shows."""
+    nothing = (total == 0) | ((top < LOWEST) & (total == total))
+    return tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total))
 
 
 @jit
@@ -107,24 +129,26 @@ def weigh_rows(
     book: tl.tensor, target: tl.tensor, values: tl.tensor, settled: tl.tensor, class_weight: tl.tensor,
     sample_weight: tl.tensor, N: tl.int32, C: tl.int32, ignore: tl.int64,
     a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64, taper: tl.float64,
-    FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BATCH: tl.constexpr, REDUCTION: tl.constexpr,
+    FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
     ALONE: tl.constexpr, B: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Weigh B rows; a program that is ALONE settles, too. `settled` is scale, log scale, and the partial results."""
+    """Weigh B rows; a program that is ALONE settles, too. `settled` is the logarithm to add, and partial results."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     y, live = labels(target, i, N, C, ignore)
     s = importance(y, i, live, class_weight, sample_weight)
     m = tl.load(book + i, mask=i < N, other=0.0)
     log_w, active, pull, value = weigh(m, s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
-    tl.store(book + 3 * N + i, log_w, mask=i < N)
-    tl.store(book + 4 * N + i, pull, mask=i < N)
     if REDUCTION == NONE:
         tl.store(values + i, value.to(tl.float32), mask=i < N)
-    top, total, mass, surprise = partial(log_w, active, s, value)
+    w, top, total, mass, surprise = totals(log_w, active, s, value, True, BOUNDED)
     if ALONE:
-        conclude(settled, values, top, total, mass, surprise, BATCH, REDUCTION)
+        tl.store(book + 3 * N + i, tl.where(pull == 0, 0.0, pull * w) * over_batch(top, total), mask=i < N)
+        if REDUCTION != NONE:
+            tl.store(values, (surprise * over(mass)).to(tl.float32))
     else:
-        at = settled + 2 + tl.program_id(0) * 4
+        tl.store(book + 3 * N + i, log_w, mask=i < N)
+        tl.store(book + 4 * N + i, pull, mask=i < N)
+        at = settled + 1 + tl.program_id(0) * 4
         tl.store(at, top)
         tl.store(at + 1, total)
         tl.store(at + 2, mass)
@@ -132,40 +156,27 @@ def weigh_rows(
 
 
 @jit
-def settle(
-    settled: tl.tensor, values: tl.tensor, P: tl.int32,
-    BATCH: tl.constexpr, REDUCTION: tl.constexpr, B: tl.constexpr,
-) -> None:  # fmt: skip
+def settle(settled: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.constexpr, B: tl.constexpr) -> None:
     """One program: merge the partial results of P others."""
     top = tl.full([B], -float("inf"), tl.float64)
     total, mass, surprise = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
     for start in range(0, P, B):
         k = start + tl.arange(0, B)
-        at, inside = settled + 2 + k * 4, k < P
+        at, inside = settled + 1 + k * 4, k < P
         new = tl.load(at, mask=inside, other=-float("inf"))
         higher = tl.maximum(top, new)
         finite = tl.where(higher == -float("inf"), 0.0, higher)
-        total = total * tl.exp(top - finite) + tl.load(at + 1, mask=inside, other=0.0) * tl.exp(new - finite)
+        total = total * exp(top - finite) + tl.load(at + 1, mask=inside, other=0.0) * exp(new - finite)
         top = higher
         mass += tl.load(at + 2, mask=inside, other=0.0)
         surprise += tl.load(at + 3, mask=inside, other=0.0)
     highest = tl.max(top, 0)
-    total = tl.sum(tl.where(total == 0, 0.0, total * tl.exp(top - highest)), 0)
-    conclude(settled, values, highest, total, tl.sum(mass, 0), tl.sum(surprise, 0), BATCH, REDUCTION)
-
-
-@jit
-def total_importance(
-    target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
-    N: tl.tensor, C: tl.tensor, ignore: tl.tensor, B: tl.constexpr,
-) -> tl.tensor:  # fmt: skip
-    """Σ s, B rows at a time."""
-    mass = tl.zeros([B], tl.float64)
-    for start in range(0, N, B):
-        i = start + tl.arange(0, B)
-        y, live = labels(target, i, N, C, ignore)
-        mass += importance(y, i, live, class_weight, sample_weight)
-    return tl.sum(mass, 0)
+    shares = tl.where(total == 0, 0.0, total * exp(top - highest))
+    whole, mass, surprise = tl.reduce((shares, mass, surprise), 0, add_three)
+    inverse = over_batch(highest, whole)
+    tl.store(settled, tl.where(inverse == 0, 0.0, tl.log(inverse) - highest))  # all weights zero: leave them so
+    if REDUCTION != NONE:
+        tl.store(values, (surprise * over(mass)).to(tl.float32))
 
 
 @jit
@@ -173,6 +184,32 @@ def count(
     settled: tl.tensor, target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
     N: tl.int32, C: tl.int32, ignore: tl.int64, B: tl.constexpr,
 ) -> None:  # fmt: skip
-    """One program: 1 / Σ s."""
-    total = total_importance(target, class_weight, sample_weight, N, C, ignore, B)
-    tl.store(settled, 1.0 / tl.where(total == 0, 1.0, total))
+    """One program: 1 / Σ s; without weights the sum of s is a number of rows, and counted in 32 bits."""
+    plain: tl.constexpr = class_weight is None and sample_weight is None
+    mass = tl.zeros([B], tl.int32 if plain else tl.float64)
+    for start in range(0, N, B):
+        i = start + tl.arange(0, B)
+        y, live = labels(target, i, N, C, ignore)
+        mass += live.to(tl.int32) if plain else importance(y, i, live, class_weight, sample_weight)
+    tl.store(settled, over(tl.sum(mass, 0).to(tl.float64)))
+
+
+@jit
+def tally(
+    partial: tl.tensor, value: tl.tensor, N: tl.int32, P: tl.int32, PRESUMED: tl.constexpr, B: tl.constexpr
+) -> None:
+    """One program: the sum of P values in `partial`. Behind them are P numbers of rows, and room for one number more.
+
+    If it was PRESUMED that all N rows take part in a mean, that is N over how many did.
+    """
+    total, rows = tl.zeros([B], tl.float32), tl.zeros([B], tl.float32)
+    for start in range(0, P, B):
+        k = start + tl.arange(0, B)
+        total += tl.load(partial + k, mask=k < P, other=0.0)
+        rows += tl.load(partial + P + k, mask=k < P, other=0.0)
+    found, valid = tl.reduce((total, rows), 0, add_two)
+    if PRESUMED:
+        correction = tl.where(valid == 0, 1.0, N / valid)
+        tl.store(partial + 2 * P, correction)
+        found *= correction
+    tl.store(value, found)
