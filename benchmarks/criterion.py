@@ -6,7 +6,8 @@
 Targets on one H200: a single pass at most 1.25 times the copy for rows of up to 128 KB and 1.7 times above, two passes
 (batch normalisation) 1.9 times; never slower than compiled cross entropy or Liger's; 256 x 10 and 256 x 100 not slower
 than eager cross entropy, and under 8 microseconds in a CUDA graph. Random logits, which are no leaf; the median of
-seven readings, each of many iterations back to back. Liger's kernel is timed where it can be imported.
+eleven readings, each of many iterations back to back, all methods in turn. Liger's kernel is timed where it can be
+imported.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ SHAPES = [
     (4096, 151936, torch.bfloat16),
     (8192, 256000, torch.bfloat16),
 ]
+CAPTURED = 10  # steps in a graph
+LARGE = 2**28  # bytes of logits
 Loss = Callable[[Tensor, Tensor], Tensor]
 Step = Callable[[], object]
 
@@ -52,7 +55,7 @@ Step = Callable[[], object]
 class Effort:
     """How many readings, and how long each."""
 
-    readings, milliseconds = 7, 15.0
+    readings, milliseconds = 11, 10.0
 
 
 class Row(NamedTuple):
@@ -143,14 +146,31 @@ def criterion_rows(shapes: list[tuple[int, int, torch.dtype]], without: list[str
         rng = torch.Generator("cuda").manual_seed(0)
         logits = torch.randn(n, classes, generator=rng, device="cuda", dtype=dtype)
         target = torch.randint(classes, (n,), generator=rng, device="cuda")
-        for (method, loss), mode in product({"copy": None, **losses()}.items(), ("eager", "graph")):
-            if method in without or (mode == "graph" and method.startswith(("Liger", "nothing"))):
-                continue  # Liger's waits for the device, which a graph cannot; and nothing leaves no graph
-            step = copy_of(logits) if loss is None else through(loss, logits, target)
-            taken = seconds(step) if mode == "eager" else in_graph(step)
-            yield Row(n, classes, str(dtype).removeprefix("torch."), method, mode, round(1e3 * taken, 5))
-        del logits, step
-        torch.cuda.empty_cache()
+        methods = {name: loss for name, loss in {"copy": None, **losses()}.items() if name not in without}
+        for mode, group in product(("eager", "graph"), groups(list(methods), logits.nbytes < LARGE)):
+            # Liger's waits for the device, which a graph cannot; and nothing leaves no graph
+            names = [name for name in group if mode == "eager" or not name.startswith(("Liger", "nothing"))]
+            steps = [
+                copy_of(logits) if (loss := methods[name]) is None else through(loss, logits, target) for name in names
+            ]
+            if mode == "graph":
+                steps = [captured(step) for step in steps]
+            for name, taken in zip(names, in_turn(steps), strict=True):
+                ms = 1e3 * taken / (CAPTURED if mode == "graph" else 1)
+                yield Row(n, classes, str(dtype).removeprefix("torch."), name, mode, round(ms, 5))
+            del steps
+            torch.cuda.empty_cache()
+        del logits
+
+
+def groups(names: list[str], small: bool) -> list[list[str]]:
+    """What is timed in turn, because the machine may be slower a second later.
+
+    Where graphs would keep too much memory, every method is a group; and always one that overwrites the logits.
+    """
+    alone = [name for name in names if not small or "in place" in name]
+    together = [name for name in names if name not in alone]
+    return [together] * bool(together) + [[name] for name in alone]
 
 
 def copy_of(logits: Tensor) -> Step:
@@ -173,18 +193,25 @@ def through(loss: Loss, logits: Tensor, target: Tensor) -> Step:
 
 
 def seconds(step: Step) -> float:
-    """The median over readings; each runs many steps back to back, as a training loop would.
+    return in_turn([step])[0]
+
+
+def in_turn(steps: list[Step]) -> list[float]:
+    """The median over readings of each; a reading runs many steps back to back, as a training loop would.
 
     Without Python's collection of garbage, as in `timeit`: what a compiler has left in memory would be searched for it
     again and again, and functions written in Python would pay for that.
     """
     gc.collect()
     gc.disable()
-    for _ in range(3):
-        step()
-    once = reading(step, 1)
-    count = max(2, min(200, int(Effort.milliseconds / 1e3 / once))) if Effort.milliseconds else 1
-    return statistics.median(reading(step, count) for _ in range(Effort.readings))
+    counts = []
+    for step in steps:
+        for _ in range(3):
+            step()
+        once = reading(step, 1)
+        counts.append(max(2, min(200, int(Effort.milliseconds / 1e3 / once))) if Effort.milliseconds else 1)
+    readings = [[reading(*pair) for pair in zip(steps, counts, strict=True)] for _ in range(Effort.readings)]
+    return [statistics.median(taken) for taken in zip(*readings, strict=True)]
 
 
 def reading(step: Step, count: int) -> float:
@@ -198,8 +225,8 @@ def reading(step: Step, count: int) -> float:
     return float(begin.elapsed_time(end)) / 1e3 / count
 
 
-def in_graph(step: Step, steps: int = 10) -> float:
-    """Seconds a step takes among others in a CUDA graph."""
+def captured(step: Step) -> Step:
+    """Several steps in a CUDA graph."""
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -208,9 +235,9 @@ def in_graph(step: Step, steps: int = 10) -> float:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=side):
-        for _ in range(steps):
+        for _ in range(CAPTURED):
             step()
-    return seconds(graph.replay) / steps
+    return graph.replay
 
 
 def report(rows: list[Row]) -> None:

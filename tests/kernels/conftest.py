@@ -10,6 +10,7 @@ import torch
 
 HERE = Path(__file__).parent
 ANYWHERE = ("test_interpreter.py", "test_forms.py", "test_compile.py")
+ONLY_GPU = ("test_gpu.py", "test_rows.py")
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch's deterministic mode asks for
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 RUNNABLE = INTERPRETED or torch.cuda.is_available()
@@ -24,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"))
         if item.path.parent != HERE or item.path.name in ANYWHERE:
             continue
-        if item.path.name == "test_gpu.py" and not torch.cuda.is_available():
+        if item.path.name in ONLY_GPU and not torch.cuda.is_available():
             item.add_marker(needs_gpu)
         elif not RUNNABLE:
             item.add_marker(needs_kernels)

@@ -46,7 +46,8 @@ CASES = [
     ("weigh", "weigh_rows", WEIGHING | WEIGHED | {"FAMILY": 1, "BOUNDED": True, "ALONE": True, "B": 1024}),
     ("weigh", "settle", {"REDUCTION": 1, "B": 256}),
     ("weigh", "count", {"B": 1024}),
-    ("weigh", "tally", {"PRESUMED": True, "B": 1024}),
+    ("weigh", "tally", {"PRESUMED": True, "SINGLE": True, "B": 1024}),
+    ("weigh", "tally", {"PRESUMED": True, "SINGLE": False, "B": 1024}),
 ]
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from reweigh.kernels import passes, weigh
 from reweigh.kernels.direct import Launch
 from reweigh.kernels.forms import POWERS, Form
+from reweigh.kernels.rows import GROUPS, Rows, blocks, rows
 from reweigh.kernels.tiles import Layout, batch_tile, cdiv, power_of_two, tile
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
@@ -27,6 +28,8 @@ BUSY = 2048
 # Programs that multiply a finished gradient: two for each of a large GPU's multiprocessors, to be over soon if there is
 # nothing to do.
 MULTIPLYING = 264
+# And what they take at a time, at most, and at least where rows are cut anew.
+WIDEST, EVEN = 8192, 512
 
 
 class Weights(NamedTuple):
@@ -84,10 +87,16 @@ def emit(at: Layout, ignore_index: int, incoming_stride: int, force: int) -> Lau
 @lru_cache(maxsize=256)
 def rescale(at: Layout, incoming_stride: int, corrected: bool) -> Launch:
     """(gradient, incoming, correction): next to nothing where these are 1."""
-    width = min(8192, power_of_two(at.c))
-    numbers, constants = (at.n, at.c, at.out_stride, incoming_stride), (width // at.K, at.K)
+    n, c, stride, K = at.n, at.c, at.out_stride, at.K
+    even = n * c & -(n * c)  # the largest power of two that divides it
+    if incoming_stride == 0 and stride == c and at.alike and even >= EVEN:
+        # one number for all, and no gap between rows: cut them anew
+        c = stride = min(even, WIDEST)
+        n, K = n * at.c // c, 16 // at.itemsize
+    width = min(WIDEST, power_of_two(c))
+    numbers, constants = (n, c, stride, incoming_stride), (width // K, K)
     kinds, warps = (*at.kinds, corrected), max(1, min(16, width // 256))
-    return Launch(at.place, kinds, passes.rescale, min(at.n, MULTIPLYING), numbers, constants, warps)
+    return Launch(at.place, kinds, passes.rescale, min(n, MULTIPLYING), numbers, constants, warps)
 
 
 @lru_cache(maxsize=256)
@@ -108,7 +117,7 @@ class Fused(NamedTuple):
     """
 
     counted: Launch | None
-    one: Launch
+    one: Launch | Rows
     tally: Launch | None
     room: int
     presumed: bool
@@ -118,22 +127,27 @@ class Fused(NamedTuple):
 def fused(at: Layout, weights: Weights) -> Fused:
     n, c, place, (_, *others) = at.n, at.c, at.place, at.kinds
     reduction, mean = REDUCTIONS[weights.reduction], weights.reduction == "mean"
-    presumed = mean and others[1:] == [None, None] and n * c <= PRESUMED
-    counted, tally = None, None
-    if mean and not presumed:
-        block = min(power_of_two(n), 8192)
-        counted = Launch(place, (*others,), weigh.count, 1, (n, c, weights.ignore_index), (block,), 16)
-    chosen = tile("fused", c, at.itemsize, at.K, at.alike)
-    programs = cdiv(n, chosen.R)
-    share = 1 / n if presumed else 1.0
-    numbers = (n, c, at.stride, at.out_stride, weights.ignore_index, *weights.numbers, share)
-    constants = (*weights.choices, reduction, *chosen.constants(c))
-    kinds = (*at.kinds, counted is not None)
-    one = Launch(place, kinds, passes.fused, programs, numbers, constants, chosen.warps)
+    one: Launch | Rows | None = rows(at, (weights.ignore_index, *weights.numbers), weights.choices, reduction)
+    presumed, counted, tally = False, None, None
+    if one is not None:  # which counts for itself
+        programs, single = GROUPS * blocks(at), True
+    else:
+        presumed = mean and others[1:] == [None, None] and n * c <= PRESUMED
+        if mean and not presumed:
+            block = min(power_of_two(n), 8192)
+            counted = Launch(place, (*others,), weigh.count, 1, (n, c, weights.ignore_index), (block,), 16)
+        chosen = tile("fused", c, at.itemsize, at.K, at.alike)
+        programs, single = cdiv(n, chosen.R), chosen.R == 1
+        share = 1 / n if presumed else 1.0
+        numbers = (n, c, at.stride, at.out_stride, weights.ignore_index, *weights.numbers, share)
+        constants = (*weights.choices, reduction, *chosen.constants(c))
+        kinds = (*at.kinds, counted is not None)
+        one = Launch(place, kinds, passes.fused, programs, numbers, constants, chosen.warps)
     if reduction:
         wide = min(8192, power_of_two(programs))  # all at once, if there is room: each turn waits for the memory
-        tally = Launch(place, (), weigh.tally, 1, (n, programs), (presumed, wide), max(1, min(16, wide // 64)))
-    return Fused(counted, one, tally, 2 * programs + 1 if reduction else n, presumed)
+        tally = Launch(place, (), weigh.tally, 1, (n, programs), (presumed, single, wide), max(1, min(16, wide // 64)))
+    room = 1 + programs * (1 if single else 2)
+    return Fused(counted, one, tally, room if reduction else n, presumed)
 
 
 class Weigh(NamedTuple):

@@ -33,7 +33,7 @@ from reweigh.kernels.language import (
     wide_end,
     within,
 )
-from reweigh.kernels.weigh import MEAN, NONE, margin_of, over, over_batch, own_logit, totals, weigh
+from reweigh.kernels.weigh import IGNORED, MEAN, NONE, margin_of, over, over_batch, own_logit, totals, weigh
 
 # What pass two multiplies the incoming gradient by: nothing; a row's share; what is left of its share to settle.
 PLAIN, SHARED, UNSETTLED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -176,7 +176,7 @@ def fused(
     """Both passes, row by row: the second reading is served by registers (WHOLE: a row is one tile) or the caches.
 
     A row counts for `share`, or under a mean with its weights for s times what is `settled`, 1 / Σ s. `values` are one
-    a row, or one and how many rows took part for each program.
+    a row; or, where programs have several and the value is reduced, one and how many rows took part for each program.
     """
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
     i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
@@ -196,6 +196,8 @@ def fused(
     log_w, _, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
     if REDUCTION == NONE:
         tl.store(values + i, value.to(tl.float32), mask=i < N)
+    elif R == 1:
+        tl.store(values + i, tl.where(live, value.to(tl.float32), IGNORED), mask=i < N)
     else:
         part = values + tl.program_id(0)
         tl.store(part, tl.sum(value, 0).to(tl.float32))

@@ -28,6 +28,9 @@ LOWEST = tl.constexpr(-1.7976931348623157e300)  # below are powers of 0, as in r
 POWERS, EMPHASIS, BELL = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 # How the value is reduced, as in launch.py.
 NONE, MEAN = tl.constexpr(0), tl.constexpr(1)
+# What the single pass leaves as the value of a row that takes no part. A cross entropy is never that, unless weights of
+# examples are negative; where there are any, this is not asked.
+IGNORED = tl.constexpr(-3.4028234663852886e38)
 
 
 @jit
@@ -196,20 +199,26 @@ def count(
 
 @jit
 def tally(
-    partial: tl.tensor, value: tl.tensor, N: tl.int32, P: tl.int32, PRESUMED: tl.constexpr, B: tl.constexpr
-) -> None:
-    """One program: the sum of P values in `partial`. Behind them are P numbers of rows, and room for one number more.
+    partial: tl.tensor, value: tl.tensor, N: tl.int32, P: tl.int32, PRESUMED: tl.constexpr, SINGLE: tl.constexpr,
+    B: tl.constexpr,
+) -> None:  # fmt: skip
+    """One program: the sum of P values in `partial`, each that of a SINGLE row, or with P numbers of rows behind them.
 
-    If it was PRESUMED that all N rows take part in a mean, that is N over how many did.
+    If it was PRESUMED that all N rows take part in a mean, the number after them is N over how many did.
     """
     total, rows = tl.zeros([B], tl.float32), tl.zeros([B], tl.float32)
     for start in range(0, P, B):
         k = start + tl.arange(0, B)
-        total += tl.load(partial + k, mask=k < P, other=0.0)
-        rows += tl.load(partial + P + k, mask=k < P, other=0.0)
+        one = tl.load(partial + k, mask=k < P, other=IGNORED if SINGLE else 0.0)
+        if SINGLE:
+            total += tl.where(one == IGNORED, 0.0, one)
+            rows += tl.where(one == IGNORED, 0.0, 1.0)
+        else:
+            total += one
+            rows += tl.load(partial + P + k, mask=k < P, other=0.0)
     found, valid = tl.reduce((total, rows), 0, add_two)
     if PRESUMED:
         correction = tl.where(valid == 0, 1.0, N / valid)
-        tl.store(partial + 2 * P, correction)
+        tl.store(partial + (P if SINGLE else 2 * P), correction)
         found *= correction
     tl.store(value, found)
