@@ -116,7 +116,7 @@ def whole(
     weights = weights_of(form, float(taper), settings.batch, settings.reduction, ignore_index)
     factors = (weight, sample_weight)
     made = plan(logits, target, weights, factors, inplace and _may_overwrite(logits))
-    if factors == (None, None) and not inplace and logits.data_ptr() % 16 == 0:
+    if factors == (None, None) and not inplace and _is_usual(logits, target):
         if len(settings.plans) >= REMEMBERED:
             settings.plans.clear()
         settings.plans[_kind(logits, target, ignore_index)] = made
@@ -132,19 +132,25 @@ def once_more(
     None where there was none like it, and where torch is asked to look closer.
     """
     plans = settings.plans
-    if not plans or type(logits) not in PLAIN or logits.data_ptr() % 16 or type(target) is not Tensor:
+    if not (plans and ENABLED and type(logits) in PLAIN and type(target) is Tensor):
+        return None
+    if torch._C._are_functorch_transforms_active() or torch.is_anomaly_enabled() or not _is_usual(logits, target):
         return None
     made = plans.get(_kind(logits, target, ignore_index))
-    if made is None or torch._C._are_functorch_transforms_active() or torch.is_anomaly_enabled():
+    if made is None:
         return None
     value: Tensor = _entire()[0](logits, target, made, (None, None), again)
     return value
 
 
+def _is_usual(logits: Tensor, target: Tensor) -> bool:
+    """Whether what `_kind` says of them is all there is to say."""
+    return logits.is_contiguous() and target.is_contiguous() and logits.data_ptr() % 16 == 0
+
+
 def _kind(logits: Tensor, target: Tensor, ignore_index: int) -> tuple[object, ...]:
-    """All that `plan` depends on."""
-    of_logits = (logits.dtype, logits.device, logits.shape, logits.stride())
-    return (*of_logits, target.dtype, target.device, target.shape, target.stride(), ignore_index, ENABLED)
+    places = logits.get_device(), target.get_device()
+    return logits.shape, target.shape, logits.dtype, target.dtype, places, ignore_index
 
 
 def weighed(
