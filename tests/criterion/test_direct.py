@@ -70,7 +70,7 @@ def test_either_way(
         same(got, wanted)
 
 
-CASES = ["ignored", "nothing else", "nothing", "lowest", "nan", "nothing counts", "infinite weight", "uint8"]
+CASES = ["ignored", "nothing else", "nothing", "lowest", "nan", "certain", "nothing counts", "infinite weight", "uint8"]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -88,6 +88,8 @@ def test_what_is_not_plain_is_noticed(case: str, normalise: Any, monkeypatch: py
         logits[1] = torch.finfo(logits.dtype).min
     elif case == "nan":
         logits[3, 0] = torch.nan
+    elif case == "certain":
+        logits[3, target[3]] = torch.inf
     elif case == "nothing counts":
         weighting = Curve(((0.0, 0.0), (0.999, 0.0), (1.0, 1.0)))
     elif case == "infinite weight":
@@ -149,14 +151,28 @@ def test_weights_beyond_float32_meet_what_scales_them_first(
         assert torch.isfinite(got).all()
 
 
-def test_a_weight_for_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_weights_beyond_float64(normalise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, target = torch.randn(6, 4, generator=torch.Generator().manual_seed(8)), torch.arange(6) % 4
+    criterion = Criterion(DM(0, 2000), normalise=normalise)
+    expected = through_margins(monkeypatch, criterion, logits, target)
+    for got, wanted in zip(result(criterion, logits, target), expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("normalise", [None, "batch"])
+def test_a_weight_for_all_alike_of_any_type(
+    normalise: Any, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Constant(CCE):
         def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-            return log_p.new_zeros(())
+            return log_p.new_zeros((), dtype=dtype)
 
     logits, target = torch.randn(4, 3, generator=torch.Generator().manual_seed(7)), torch.tensor([0, 1, 2, 0])
-    expected = through_margins(monkeypatch, Criterion(Constant()), logits, target)
-    for got, wanted in zip(result(Criterion(Constant()), logits, target), expected, strict=True):
+    criterion = Criterion(Constant(), normalise=normalise)
+    expected = through_margins(monkeypatch, criterion, logits, target)
+    for got, wanted in zip(result(criterion, logits, target), expected, strict=True):
         same(got, wanted)
 
 

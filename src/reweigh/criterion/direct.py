@@ -11,13 +11,16 @@ from torch import Tensor, nn
 
 from reweigh.criterion.options import Options
 from reweigh.direction import at_least_float32, class_dim, exponentials, is_batched, log_probabilities
-from reweigh.weighting.parameter import is_none
 
 Found = tuple[Tensor, Tensor, Tensor]
 """The value, a size shaped like the target, and a pull shaped like the logits: the gradient is one times the other.
 
 The pull is any multiple of softmax over the others - onehot_y.
 """
+
+# A heaviest weight between these is above 0, as `is_none` has it, and finite.
+LEAST_LOG = torch.finfo(torch.float64).min * 1e-8
+MOST_LOG = math.log(torch.finfo(torch.float64).max)
 
 
 def is_direct(*others: Tensor | float | None) -> bool:
@@ -64,22 +67,28 @@ def plainly(logits: Tensor, target: Tensor, options: Options) -> Found | None:
         own = z.gather(1, index)  # looks at every label, at no cost
     except (IndexError, RuntimeError):
         return None
-    nothing = torch.finfo(z.dtype).min
     pull, top, total = exponentials(z, index, 1)
     pull.scatter_(1, index, -total)  # a row in units of its total: dividing by that is left to its size
     total = total.double()
     margin = own.double().sub_(top).sub_(total.log()).squeeze(1)
     log_p, log_q = log_probabilities(margin)
     log_w = options.weighting.log_weight(log_p, log_q)
-    if options.batch and is_none(log_w.max()):
+    batch, rows = options.batch, len(target)
+    if not (
+        log_w.dtype == torch.float64
+        and log_w.shape == margin.shape
+        and LEAST_LOG < log_w.max().item() < (math.inf if batch else MOST_LOG)
+        and margin.max().item() < math.inf
+        and top.min().item() > torch.finfo(z.dtype).min
+    ):
         return None
-    c = torch.softmax(log_w, 0) if options.batch else log_w.exp() / len(target)
-    if not (top.min().item() > nothing and margin.max().item() < math.inf and c.max().item() < math.inf):
-        return None
+    c = torch.softmax(log_w, 0) if batch else log_w.exp()
     if options.taper:
         q = log_q.exp()
-        c = c * q / (q + options.taper)
-    return (log_p.sum() / -len(target)).to(z.dtype), c / total.mul_(2).squeeze(1), pull
+        c.mul_(q).div_(q.add_(options.taper))
+    value = torch.scalar_tensor(log_p.sum().item() / -rows, dtype=z.dtype)
+    # 2.0, not 2: a whole number would be converted, which takes as long as the product
+    return value, c.div_(total.squeeze(1).mul_(2.0 if batch else 2.0 * rows)), pull
 
 
 class Direct(torch.autograd.Function):

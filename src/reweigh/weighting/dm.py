@@ -38,8 +38,9 @@ class DM(Weighting):
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         if isinstance(self.lam, Tensor):
             return self.beta * (power(self.lam, log_p) + log_q).exp()
-        # in fewer steps; at λ = 0 there is no p, whose logarithm may be -inf
-        return self.beta * (torch.add(log_q, log_p, alpha=self.lam) if self.lam else log_q).exp()
+        # in fewer steps (a whole number would be converted in one more); at λ = 0 there is no p: its log may be -inf
+        beta = self.beta if isinstance(self.beta, Tensor) else float(self.beta)
+        return beta * (torch.add(log_q, log_p, alpha=self.lam) if self.lam else log_q).exp()
 
     @property
     def mode(self) -> Mode:
