@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,12 @@ def _passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """In a single launch; or in one pass, or two under batch normalisation."""
     entire = pytest.importorskip("reweigh.kernels.entire")
     monkeypatch.setattr(entire, "AT_ONCE", 2**17 if request.param == "at once" else 0)
+
+
+@pytest.fixture(autouse=True)
+def _plans_anew() -> object:
+    """What is remembered of launches was worked out with the constants of a test."""
+    yield
+    for value in vars(sys.modules.get("reweigh.kernels.launch", object)).values():
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()

@@ -127,6 +127,21 @@ def test_many_rows_under_batch_normalisation(shape: tuple[int, int], device: tor
     check(Criterion(DM(0.5, 24)), logits * 0.3, target)
 
 
+@pytest.mark.parametrize("presumed", [0, 2**25])
+@pytest.mark.parametrize("shape", [(70, 3), (9, 2100)], ids=str)
+def test_means_over_rows_that_are_counted_before_or_after(
+    shape: tuple[int, int], presumed: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch, entire = (pytest.importorskip(f"reweigh.kernels.{name}") for name in ("launch", "entire"))
+    monkeypatch.setattr(launch, "PRESUMED", presumed)
+    monkeypatch.setattr(entire, "AT_ONCE", 0)
+    logits, target = draw(*shape, device)
+    criterion = Criterion(DM(0.5, 8), normalise=None)
+    check(criterion, logits, target)
+    target[::4] = -100
+    check(criterion, logits, target, torch.tensor(0.5, device=device))
+
+
 @pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
 def test_strided_rows(dtype: torch.dtype, device: torch.device) -> None:

@@ -1,0 +1,57 @@
+"""A batch like one before, whose plan is remembered, beside the float64 reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from reweigh.criterion import Criterion
+from reweigh.weighting import DM
+
+
+@pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("normalise", [None, "batch"])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_a_batch_like_one_before(reduction: Any, normalise: Any, device: torch.device) -> None:
+    criterion = Criterion(DM(0.5, 8), normalise=normalise, reduction=reduction)
+    rng = torch.Generator().manual_seed(0)
+    logits = (torch.randn(12, 10, generator=rng) * 2).to(device)
+    target = torch.randint(10, (12,), generator=rng).to(device)
+    criterion(logits.clone().requires_grad_(), target)
+    assert len(criterion.options.plans) == 1
+
+    def push(z: Tensor, y: Tensor) -> Tensor:
+        z = z.detach().requires_grad_()
+        (found,) = torch.autograd.grad(criterion(z, y).sum(), z)
+        return found
+
+    def agree(z: Tensor, y: Tensor) -> None:
+        value, exact = criterion(z, y), criterion(z.double(), y)
+        torch.testing.assert_close(value.double(), exact, rtol=2e-6, atol=2e-6)
+        got, expected = (push(z_, y).double() for z_ in (z, z.double()))
+        assert (got - expected).norm() <= 1e-6 * expected.norm()
+
+    ignored = target.flip(0)
+    ignored[3] = -100
+    agree(logits.flip(0) * 0.3, ignored)
+    # of the same shape, but not as simple
+    wide = torch.randn(12, 16, device=device)
+    agree(wide[:, 1:11], target)
+    agree(wide[:, :10], torch.stack((target, target), 1)[:, 0])
+    agree(torch.randn(121, device=device)[1:].view(12, 10), target)
+    agree(logits, target.int())
+    # differentiated again, several gradients at a time, and a look at every value
+    leaf = logits.clone().requires_grad_()
+    (first,) = torch.autograd.grad(criterion(leaf, target).sum(), leaf, create_graph=True)
+    exact = logits.double().requires_grad_()
+    (expected,) = torch.autograd.grad(criterion(exact, target).sum(), exact, create_graph=True)
+    (second,) = torch.autograd.grad((first * first.detach().cos()).sum(), leaf)
+    (expected,) = torch.autograd.grad((expected * expected.detach().cos()).sum(), exact)
+    torch.testing.assert_close(second.double(), expected, rtol=1e-4, atol=1e-6)
+    assert torch.func.grad(lambda z: criterion(z, target).sum())(logits).shape == logits.shape
+    with torch.autograd.detect_anomaly(check_nan=False), pytest.raises(ValueError, match="NaN"):
+        criterion(logits.masked_fill(logits > 1, float("nan")).requires_grad_(), target)
