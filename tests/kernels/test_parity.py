@@ -133,6 +133,8 @@ def test_means_over_rows_that_are_counted_before_or_after(
     shape: tuple[int, int], presumed: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch, entire = (pytest.importorskip(f"reweigh.kernels.{name}") for name in ("launch", "entire"))
+    if device.type == "cpu" and shape[0] == 9 and pytest.importorskip("triton").__version__ < "3.3":
+        pytest.skip("Triton 3.2's interpreter stores a single number that its mask hides")
     monkeypatch.setattr(launch, "PRESUMED", presumed)
     monkeypatch.setattr(entire, "AT_ONCE", 0)
     logits, target = draw(*shape, device)
