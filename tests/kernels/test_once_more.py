@@ -1,4 +1,4 @@
-"""A batch like one before, whose plan is remembered, beside the float64 reference."""
+"""A batch like one before, whose plan is remembered, and one without a gradient, beside the float64 reference."""
 
 from __future__ import annotations
 
@@ -55,3 +55,20 @@ def test_a_batch_like_one_before(reduction: Any, normalise: Any, device: torch.d
     assert torch.func.grad(lambda z: criterion(z, target).sum())(logits).shape == logits.shape
     with torch.autograd.detect_anomaly(check_nan=False), pytest.raises(ValueError, match="NaN"):
         criterion(logits.masked_fill(logits > 1, float("nan")).requires_grad_(), target)
+
+
+@pytest.mark.parametrize("rows", [12, 1100])
+@pytest.mark.parametrize("normalise", [None, "batch"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_values_that_nobody_differentiates(reduction: Any, normalise: Any, rows: int, device: torch.device) -> None:
+    if reduction == "sum" and normalise == "batch":
+        pytest.skip("refused: batch normalisation is its own divisor")
+    rng = torch.Generator().manual_seed(1)
+    logits = torch.randn(rows, 3, generator=rng).to(device)
+    target = torch.randint(3, (rows,), generator=rng).to(device)
+    target[::5] = -100
+    criterion = Criterion(DM(0.5, 8), normalise=normalise, reduction=reduction)
+    with torch.no_grad():
+        for _ in range(2):  # the second time by what is remembered
+            value, exact = criterion(logits, target).double(), criterion(logits.double(), target)
+            torch.testing.assert_close(value, exact, rtol=2e-6, atol=2e-6)

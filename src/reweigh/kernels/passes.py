@@ -33,7 +33,7 @@ from reweigh.kernels.language import (
     wide_end,
     within,
 )
-from reweigh.kernels.weigh import IGNORED, MEAN, NONE, margin_of, over, over_batch, own_logit, totals, weigh
+from reweigh.kernels.weigh import IGNORED, MEAN, NONE, margin_of, over, over_batch, own_logit, reduced, totals, weigh
 
 # What pass two multiplies the incoming gradient by: nothing; a row's share; what is left of its share to settle.
 PLAIN, SHARED, UNSETTLED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -249,10 +249,8 @@ def at_once(
         force *= over(mass)
     if REDUCTION == NONE:
         tl.store(values + i, value.to(tl.float32), mask=i < N)
-    elif REDUCTION == MEAN:
-        tl.store(values, (surprise * over(mass)).to(tl.float32))
     else:
-        tl.store(values, surprise.to(tl.float32))
+        tl.store(values, reduced(surprise, mass, REDUCTION).to(tl.float32))
     live &= force != 0
     up = tl.where(live, (0.5 * force).to(tl.float32) / rest, 0.0)
     d = tl.where(j == along(y), along((-0.5 * force).to(tl.float32)), e * along(up))

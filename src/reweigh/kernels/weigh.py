@@ -121,6 +121,14 @@ def over(mass: tl.tensor) -> tl.tensor:
 
 
 @jit
+def reduced(surprise: tl.tensor, mass: tl.tensor, REDUCTION: tl.constexpr) -> tl.tensor:
+    """The value: a mean or a sum."""
+    if REDUCTION == MEAN:
+        return surprise * over(mass)
+    return surprise
+
+
+@jit
 def over_batch(top: tl.tensor, total: tl.tensor) -> tl.tensor:
     """1 / total; a batch with nothing in it stays at zero, and a NaN shows."""
     nothing = (total == 0) | ((top < LOWEST) & (total == total))
@@ -147,7 +155,7 @@ def weigh_rows(
     if ALONE:
         tl.store(book + 3 * N + i, tl.where(pull == 0, 0.0, pull * w) * over_batch(top, total), mask=i < N)
         if REDUCTION != NONE:
-            tl.store(values, (surprise * over(mass)).to(tl.float32))
+            tl.store(values, reduced(surprise, mass, REDUCTION).to(tl.float32))
     else:
         tl.store(book + 3 * N + i, log_w, mask=i < N)
         tl.store(book + 4 * N + i, pull, mask=i < N)
@@ -179,7 +187,7 @@ def settle(settled: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.con
     inverse = over_batch(highest, whole)
     tl.store(settled, tl.where(inverse == 0, 0.0, tl.log(inverse) - highest))  # all weights zero: leave them so
     if REDUCTION != NONE:
-        tl.store(values, (surprise * over(mass)).to(tl.float32))
+        tl.store(values, reduced(surprise, mass, REDUCTION).to(tl.float32))
 
 
 @jit
