@@ -12,7 +12,7 @@ from torch import Tensor
 
 from reweigh import kernels
 from reweigh.criterion.by_class import log_class_totals
-from reweigh.criterion.direct import Direct, Found, is_direct, is_plain, plainly
+from reweigh.criterion.direct import Found, direct, is_direct, is_plain, plainly
 from reweigh.criterion.emit import emit, log_total, weigh
 from reweigh.criterion.labels import Labels, check_floating, check_tensors, choose, over_positions, positions_of, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
@@ -136,7 +136,7 @@ class _Call(NamedTuple):
                 passes = (self.ignore_index, inplace, self.between_passes, self.by_margins)
                 return kernels.weighed(logits, target, *passes)
         elif by_index and self.is_direct():
-            return Direct.apply(logits, self.directly, self.by_margins)  # type: ignore[no-any-return, no-untyped-call]
+            return direct(logits, self.directly, self.by_margins)
         return self.by_margins(logits)
 
     def weighed(
