@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -72,3 +74,13 @@ def test_values_that_nobody_differentiates(reduction: Any, normalise: Any, rows:
         for _ in range(2):  # the second time by what is remembered
             value, exact = criterion(logits, target).double(), criterion(logits.double(), target)
             torch.testing.assert_close(value, exact, rtol=2e-6, atol=2e-6)
+
+
+def test_what_is_remembered_is_not_copied_or_saved(device: torch.device) -> None:
+    criterion = Criterion(DM(0.5, 8))
+    logits, target = torch.randn(6, 10, device=device), torch.arange(6, device=device)
+    value = criterion(logits, target)
+    for twin in (copy.deepcopy(criterion), pickle.loads(pickle.dumps(criterion))):
+        assert criterion.options.plans
+        assert not twin.options.plans
+        assert torch.equal(twin(logits, target), value)

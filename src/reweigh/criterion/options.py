@@ -45,6 +45,10 @@ class Options:
         """Whether what a label gets is a share of a whole."""
         return self.normalise in ("batch", "class")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For a copy or a file: all but what was worked out for this process."""
+        return {name: value for name, value in vars(self).items() if name != "plans"}
+
     @cached_property
     def plans(self) -> dict[tuple[object, ...], Any]:
         """What kernels have worked out, by the kind of logits and labels."""

@@ -116,7 +116,7 @@ def whole(
     weights = weights_of(form, float(taper), settings.batch, settings.reduction, ignore_index)
     factors = (weight, sample_weight)
     made = plan(logits, target, weights, factors, inplace and _may_overwrite(logits))
-    if factors == (None, None) and not inplace and _is_usual(logits, target):
+    if weight is None and sample_weight is None and not inplace and _is_usual(logits, target):
         if len(settings.plans) >= REMEMBERED:
             settings.plans.clear()
         settings.plans[_kind(logits, target, ignore_index)] = made
@@ -127,7 +127,7 @@ def whole(
 def once_more(
     logits: Tensor, target: Tensor, settings: Settings, ignore_index: int, again: Callable[[Tensor], Tensor]
 ) -> Tensor | None:
-    """`whole` for logits and labels like others before, without weights: in a third of the time on the host.
+    """`whole` for logits and labels like others before, without weights: nothing is worked out anew.
 
     None where there was none like it, and where torch is asked to look closer.
     """

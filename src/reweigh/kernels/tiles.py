@@ -12,6 +12,8 @@ from torch import Tensor
 SHORT = 4096
 # Up to so many classes, the single pass keeps a float32 row in registers between its two halves.
 KEPT = 16384
+# Times 16 bytes, as in language.py: what memory is read and written by.
+LINE = 8
 # Of one step along a row: warps, and how many loads of 16 bytes each thread does for sums of their own and for one sum.
 WALK = {
     "measure": (4, 1, 4),
@@ -73,7 +75,7 @@ class Tile(NamedTuple):
     @property
     def late(self) -> int:
         """How many columns after the line that it begins in a shifted row may begin."""
-        return 8 * self.K if self.shifted else 0
+        return LINE * self.K if self.shifted else 0
 
     @property
     def step(self) -> int:
