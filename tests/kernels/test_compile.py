@@ -56,7 +56,9 @@ def test_compiles_for_hopper(module: str, name: str, constants: dict[str, Any]) 
     triton = pytest.importorskip("triton")
     compiler = pytest.importorskip("triton.compiler")
     backend = pytest.importorskip("triton.backends.compiler")
+    language = pytest.importorskip("reweigh.kernels.language")
     kernel = getattr(pytest.importorskip(f"reweigh.kernels.{module}"), name)
+    constants = constants | {"EARLY": language.gdc_wait is not None}
 
     def kind(argument: str) -> str:
         if argument in constants:

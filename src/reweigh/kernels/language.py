@@ -18,6 +18,12 @@ from typing import Any, Protocol
 import triton
 import triton.language as tl
 
+try:
+    from triton.language.extra.cuda import gdc_launch_dependents as gdc_launch_dependents
+    from triton.language.extra.cuda import gdc_wait as gdc_wait
+except ImportError:  # an older Triton: nothing begins early
+    gdc_launch_dependents = gdc_wait = None
+
 
 class Kernel(Protocol):
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., Any]: ...
@@ -35,6 +41,18 @@ LOG2E = tl.constexpr(1.4426950408889634)
 NOTHING = tl.constexpr(-3.4028234663852886e38)
 # Times 16 bytes: what memory is read and written by.
 LINE = tl.constexpr(8)
+
+
+@jit
+def follow(EARLY: tl.constexpr) -> None:
+    """Wait for the kernel before, if this one was launched EARLY; then let the next one get ready.
+
+    In this order: whoever is launched early knows that all is over but the kernel right before, and can read what came
+    earlier without waiting.
+    """
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
 
 
 @jit

@@ -22,6 +22,8 @@ from reweigh.kernels.language import (
     columns,
     ends,
     exp_below,
+    follow,
+    gdc_wait,
     importance,
     jit,
     labels,
@@ -52,8 +54,10 @@ def whole_rows(x: tl.tensor, y: tl.tensor, live: tl.tensor, j: tl.tensor, HALF: 
 def measure(
     logits: tl.tensor, target: tl.tensor, book: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, ignore: tl.int64,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr,
+    EARLY: tl.constexpr,
 ) -> None:  # fmt: skip
     """Pass one."""
+    follow(EARLY)
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
     i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     begin, shift, first, last = place(i, stride, C, K, SHIFTED)
@@ -117,6 +121,7 @@ def emit(
     incoming: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, gradient_stride: tl.int64,
     incoming_stride: tl.int64, ignore: tl.int64, parts: tl.int32, span: tl.int32, FORCE: tl.constexpr,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr,
+    EARLY: tl.constexpr,
 ) -> None:  # fmt: skip
     """Pass two; a row is the work of `parts` programs, `span` columns (a multiple of U T K) each.
 
@@ -131,6 +136,8 @@ def emit(
     if WHOLE:
         x = read(at, i < N, j, first, last, SHIFTED, "")
     y, live = labels(target, i, N, C, ignore)
+    if EARLY:
+        gdc_wait()  # not for logits and labels: pass one had them
     c = tl.load(incoming + i * incoming_stride, mask=live, other=0.0).to(tl.float64)
     if FORCE == SHARED:
         c *= tl.load(book + 3 * N + i, mask=live, other=0.0)
@@ -172,6 +179,7 @@ def fused(
     taper: tl.float64, share: tl.float64, FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr,
     REDUCTION: tl.constexpr,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr,
+    EARLY: tl.constexpr,
 ) -> None:  # fmt: skip
     """Both passes, row by row: the second reading is served by registers (WHOLE: a row is one tile) or the caches.
 
@@ -179,6 +187,8 @@ def fused(
     a row; or, where programs have several and the value is reduced, one and how many rows took part for each program.
     """
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
+    if settled is None:
+        follow(EARLY)
     i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     begin, shift, first, last = place(i, stride, C, K, SHIFTED)
     at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, SHIFTED)[0], columns(0, U, T, K)
@@ -187,12 +197,13 @@ def fused(
     y, live = labels(target, i, N, C, ignore)
     own = own_logit(at + shift, y)
     s = importance(y, i, live, class_weight, sample_weight) * share
-    if settled is not None:
-        s *= tl.load(settled)
     if WHOLE:
         e, top, rest = whole_rows(x, y, live, j, HALF)
     else:
         top, rest = statistics(at, y, live, C, shift, first, last, U, R, T, K, SHIFTED, "evict_last")
+    if settled is not None:  # by the kernel right before: there was time to count
+        follow(EARLY)
+        s *= tl.load(settled)
     log_w, _, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
     if REDUCTION == NONE:
         tl.store(values + i, value.to(tl.float32), mask=i < N)
@@ -227,9 +238,10 @@ def at_once(
     sample_weight: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, gradient_stride: tl.int64, ignore: tl.int64,
     a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64, taper: tl.float64,
     FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
-    BATCH: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr,
+    BATCH: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, EARLY: tl.constexpr,
 ) -> None:  # fmt: skip
     """The whole batch in one program, from the logits to the value and the gradient for an incoming one of 1."""
+    follow(EARLY)
     i = tl.arange(0, R).to(tl.int64)
     begin, _, first, last = place(i, stride, C, K, False)
     at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, False)[0], columns(0, 1, T, K)
@@ -260,9 +272,10 @@ def at_once(
 @jit
 def rescale(
     gradient: tl.tensor, incoming: tl.tensor, correction: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
-    incoming_stride: tl.int64, T: tl.constexpr, K: tl.constexpr,
+    incoming_stride: tl.int64, T: tl.constexpr, K: tl.constexpr, EARLY: tl.constexpr,
 ) -> None:  # fmt: skip
     """gradient *= incoming x correction: nothing is left to do where one number, 1, stands for all rows."""
+    follow(EARLY)
     C, stride = C // K * K, stride // K * K
     factor = 1.0
     if correction is not None:

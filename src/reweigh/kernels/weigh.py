@@ -19,7 +19,7 @@ from __future__ import annotations
 import triton.language as tl
 
 from reweigh.kernels.arithmetic import exp, log, log1p
-from reweigh.kernels.language import NOTHING, importance, jit, labels
+from reweigh.kernels.language import NOTHING, follow, importance, jit, labels
 
 # Where log p and log q end, so that 0 * log 0 = 0.
 FLOOR = tl.constexpr(-1.7976931348623157e308)
@@ -141,12 +141,13 @@ def weigh_rows(
     sample_weight: tl.tensor, N: tl.int32, C: tl.int32, ignore: tl.int64,
     a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64, taper: tl.float64,
     FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
-    ALONE: tl.constexpr, B: tl.constexpr,
+    ALONE: tl.constexpr, B: tl.constexpr, EARLY: tl.constexpr,
 ) -> None:  # fmt: skip
     """Weigh B rows; a program that is ALONE settles, too. `settled` is the logarithm to add, and partial results."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     y, live = labels(target, i, N, C, ignore)
     s = importance(y, i, live, class_weight, sample_weight)
+    follow(EARLY)
     m = tl.load(book + i, mask=i < N, other=0.0)
     log_w, active, pull, value = weigh(m, s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
     if REDUCTION == NONE:
@@ -167,8 +168,11 @@ def weigh_rows(
 
 
 @jit
-def settle(settled: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.constexpr, B: tl.constexpr) -> None:
+def settle(
+    settled: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.constexpr, B: tl.constexpr, EARLY: tl.constexpr
+) -> None:
     """One program: merge the partial results of P others."""
+    follow(EARLY)
     top = tl.full([B], -float("inf"), tl.float64)
     total, mass, surprise = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
     for start in range(0, P, B):
@@ -193,9 +197,10 @@ def settle(settled: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.con
 @jit
 def count(
     settled: tl.tensor, target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
-    N: tl.int32, C: tl.int32, ignore: tl.int64, B: tl.constexpr,
+    N: tl.int32, C: tl.int32, ignore: tl.int64, B: tl.constexpr, EARLY: tl.constexpr,
 ) -> None:  # fmt: skip
     """One program: 1 / Σ s; without weights the sum of s is a number of rows, and counted in 32 bits."""
+    follow(EARLY)
     plain: tl.constexpr = class_weight is None and sample_weight is None
     mass = tl.zeros([B], tl.int32 if plain else tl.float64)
     for start in range(0, N, B):
@@ -208,12 +213,13 @@ def count(
 @jit
 def tally(
     partial: tl.tensor, value: tl.tensor, N: tl.int32, P: tl.int32, PRESUMED: tl.constexpr, SINGLE: tl.constexpr,
-    B: tl.constexpr,
+    B: tl.constexpr, EARLY: tl.constexpr,
 ) -> None:  # fmt: skip
     """One program: the sum of P values in `partial`, each that of a SINGLE row, or with P numbers of rows behind them.
 
     If it was PRESUMED that all N rows take part in a mean, the number after them is N over how many did.
     """
+    follow(EARLY)
     total, rows = tl.zeros([B], tl.float32), tl.zeros([B], tl.float32)
     for start in range(0, P, B):
         k = start + tl.arange(0, B)
