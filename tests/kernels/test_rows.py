@@ -20,13 +20,17 @@ SHAPES = [
     (300, 20000, torch.float32),
     (300, 50304, torch.bfloat16),
     (300, 40003, torch.float16),
+    # parts for several blocks
+    (1, 60007, torch.bfloat16),
+    (300, 151936, torch.bfloat16),
+    (100, 160001, torch.float32),
 ]
 
 
 @pytest.fixture(autouse=True)
 def _there() -> None:
     rows = pytest.importorskip("reweigh.kernels.rows")
-    if rows._compiled(torch.cuda.current_device(), torch.float32, (0, 0, 0), 1) is None:
+    if rows._compiled(torch.cuda.current_device(), torch.float32, rows.Parts(1, 11), (0, 0, 0), 1) is None:
         pytest.skip("needs a Hopper or newer, and torch 2.9 or newer with NVRTC")
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from reweigh.kernels import passes, weigh
 from reweigh.kernels.direct import Launch
 from reweigh.kernels.forms import POWERS, Form
-from reweigh.kernels.rows import GROUPS, Rows, blocks, rows
+from reweigh.kernels.rows import Rows, rows
 from reweigh.kernels.tiles import Layout, batch_tile, cdiv, power_of_two, tile
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
@@ -95,7 +95,8 @@ def rescale(at: Layout, incoming_stride: int, corrected: bool) -> Launch:
         n, K = n * at.c // c, 16 // at.itemsize
     width = min(WIDEST, power_of_two(c))
     numbers, constants = (n, c, stride, incoming_stride), (width // K, K)
-    kinds, warps = (*at.kinds, corrected), max(1, min(16, width // 256))
+    # with fewer threads it is sooner over if there is nothing to do, and a little slower on a large gradient
+    kinds, warps = (*at.kinds, corrected), max(1, min(4 if n * c <= PRESUMED else 16, width // 256))
     return Launch(at.place, kinds, passes.rescale, min(n, MULTIPLYING), numbers, constants, warps)
 
 
@@ -130,7 +131,7 @@ def fused(at: Layout, weights: Weights) -> Fused:
     one: Launch | Rows | None = rows(at, (weights.ignore_index, *weights.numbers), weights.choices, reduction)
     presumed, counted, tally = False, None, None
     if one is not None:  # which counts for itself
-        programs, single = GROUPS * blocks(at), True
+        programs, single = one.programs, True
     else:
         presumed = mean and others[1:] == [None, None] and n * c <= PRESUMED
         if mean and not presumed:

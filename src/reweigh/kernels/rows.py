@@ -1,116 +1,160 @@
 """rows.cu, compiled for the rows at hand: the single pass with rows in shared memory, on Hopper and newer.
 
-Of a row that is too long for registers Triton's kernel reads every logit twice, and the cache does not always have it
-still. Shared memory has two rows of up to 100 KB, and what is left is room to read ahead. Shorter rows are as fast
-without it, and longer ones do not fit in.
+Of a row that is too long for its registers Triton's kernel reads every logit twice, and the cache does not always have
+it still. Here a row waits in registers, and shared memory is there to read ahead. Shorter rows are as fast without it,
+and longer ones do not fit in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from ctypes import CDLL, Structure, addressof, byref, c_double, c_int, c_uint, c_void_p
 from functools import lru_cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from reweigh.kernels.tiles import Layout, cdiv
 
-# Bytes of a row that is worth it, and of shared memory: all that a block may have on a Hopper, and what is no slot.
-SHORTEST = 72 * 1024
-SHARED, OVERHEAD = 226 * 1024, 2048
-# As in rows.cu: memory comes in lines of so many bytes; so many rows are at work at a time.
-LINE, GROUPS = 128, 2
-# Rows that go into shared memory at least: two at work and a tenth of the next.
-ROWS_IN_ROOM = 2.1
-# By the bytes of a logit, as measured on an H200: warps of a group, and chunks of a row.
-WARPS = {2: 10, 4: 8}
-CHUNKS = {2: 5, 4: 4}
+# Bytes of a row that is worth it, and of shared memory beside the slots.
+SHORTEST, OVERHEAD = 72 * 1024, 2048
+# As in rows.cu: memory comes in lines of so many bytes; so many warps work on a row, each thread on 16 bytes of a slot.
+LINE, WARPS = 128, 16
+SLOT = 16 * 32 * WARPS
+# Slots of a block: what is worth it, and what its registers have room for; and blocks that may work together.
+FEWEST, MOST, LARGEST = 8, 13, 8
 
 
-class Ring(NamedTuple):
-    """So many slots of so many bytes."""
+class Parts(NamedTuple):
+    """A row is the work of so many blocks, each of which has so many slots."""
 
-    chunk: int
-    slots: int
-
-    @property
-    def size(self) -> int:
-        return OVERHEAD + self.chunk * self.slots
+    cluster: int
+    steps: int
 
 
-def ring(c: int, itemsize: int) -> Ring | None:
-    """For rows of c logits; None where they are too short or too long.
+def parts(c: int, itemsize: int) -> Parts | None:
+    """For rows of c logits, wherever they begin; None where they are too short or too long.
 
-    >>> ring(21841, 4), ring(50304, 2), ring(32000, 2), ring(128256, 2)
-    (Ring(chunk=21888, slots=10), Ring(chunk=20224, slots=11), None, None)
+    >>> parts(21841, 4), parts(151936, 2), parts(32000, 2), parts(1_000_000, 4)
+    (Parts(cluster=1, steps=11), Parts(cluster=3, steps=13), None, None)
     """
-    row = c * itemsize
-    if row <= SHORTEST:
-        return None
-    chunk = cdiv(row + LINE - itemsize, CHUNKS[itemsize] * LINE) * LINE
-    slots = (SHARED - OVERHEAD) // chunk
-    return Ring(chunk, slots) if slots * chunk >= ROWS_IN_ROOM * row else None
+    slots = cdiv(c * itemsize + LINE - itemsize, SLOT)
+    cut = Parts(cdiv(slots, MOST), cdiv(slots, cdiv(slots, MOST)))
+    return cut if c * itemsize > SHORTEST and cut.steps >= FEWEST and cut.cluster <= LARGEST else None
+
+
+class Arguments(Structure):
+    """As in rows.cu."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("logits", "target", "gradient", "values")),
+        *((name, c_int) for name in ("n", "c", "stride", "gradient_stride", "ignore")),
+        *((name, c_double) for name in ("a", "b", "exponent", "inner", "taper")),
+    )
+
+
+class Attribute(Structure):
+    """CUlaunchAttribute: which of them, a number, and room up to the largest."""
+
+    _fields_ = (("name", c_int), ("gap", c_int), ("value", c_int), ("room", c_int * 15))
+
+
+class Config(Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", c_uint * 3),
+        ("block", c_uint * 3),
+        ("shared", c_uint),
+        ("stream", c_void_p),
+        ("attributes", c_void_p),
+        ("count", c_uint),
+    )
+
+
+# CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the kernel begins early, and waits by itself
+EARLY = Attribute(6, 0, 1)
 
 
 class Rows:
     """Launches rows.cu as `direct.Launch` does a kernel of Triton's.
 
     The tensors are logits, target, gradient and values; weights of classes or examples, which may follow, are None.
+    torch can launch the kernel, too, but takes longer to prepare that than a small batch takes for all.
     """
 
-    def __init__(self, kernel: Callable[..., None], at: Layout, room: Ring, numbers: tuple[float, ...]) -> None:
-        self.kernel, self.place, self.shared = kernel, at.place, room.size
-        self.grid, self.block = (blocks(at), 1, 1), (32 * (GROUPS * WARPS[at.itemsize] + 1), 1, 1)
+    def __init__(self, kernel: Any, at: Layout, cut: Parts, numbers: tuple[float, ...]) -> None:
+        driver = _driver()
+        self.kernel, self.place, self.run = kernel, at.place, driver.cuLaunchKernelEx
+        self.shape = [(c_uint * 3)(cut.cluster, 1, 1), (c_uint * 3)(32 * (WARPS + 1), 1, 1), _room(cut)]
+        at_a_time = c_int(torch.cuda.get_device_properties(at.place).multi_processor_count)
+        if cut.cluster > 1:  # not every multiprocessor has enough neighbours
+            driver.cuOccupancyMaxActiveClusters(byref(at_a_time), kernel.func, byref(Config(*self.shape)))
+        # as many rows for each, or one less
+        self.programs = cdiv(at.n, cdiv(at.n, max(at_a_time.value, 1)))
+        self.shape[0] = (c_uint * 3)(self.programs * cut.cluster, 1, 1)
         ignore_index, *real = numbers
-        self.numbers = [at.n, at.c, at.stride, at.out_stride, ignore_index, *room, *map(float, real)]
+        self.numbers = (at.n, at.c, at.stride, at.out_stride, ignore_index, *real)
 
     def __call__(self, *tensors: Tensor | None) -> None:
-        if self.place != torch._C._cuda_getDevice():
-            with torch.cuda.device(self.place):
+        place = self.place
+        if place != torch._C._cuda_getDevice():
+            with torch.cuda.device(place):
                 return self(*tensors)
-        arguments = [*tensors[:4], *self.numbers]
-        return self.kernel(grid=self.grid, block=self.block, args=arguments, shared_mem=self.shared)
+        # all of it is of this call alone: another thread may launch the same
+        arguments = Arguments(*[None if x is None else x.data_ptr() for x in tensors[:4]], *self.numbers)
+        stream = torch._C._cuda_getCurrentRawStream(place)
+        config = Config(*self.shape, stream, addressof(EARLY), 1)
+        code = self.run(byref(config), self.kernel.func, (c_void_p * 1)(addressof(arguments)), None)
+        if code:
+            raise RuntimeError(
+                f"a kernel for rows of {self.numbers[1]} classes could not be launched: CUDA error {code}"
+            )
+        return None
+
+
+@lru_cache
+def _driver() -> CDLL:
+    return CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
 def rows(at: Layout, numbers: tuple[float, ...], choices: tuple[int, ...], reduction: int) -> Rows | None:
-    """What launches the pass, leaving a value for each row (`reduction` 0) or each group of warps; None if it can't.
+    """What launches the pass, leaving a value for each row (`reduction` 0) or `programs` of them; None if it can't.
 
     Logits and gradient are as far apart and begin at 16 bytes, and labels are of 64 bits. `numbers` are the label to
     ignore and those of the weighting, `choices` its constants.
     """
     _, label, *factors = at.kinds
-    room = ring(at.c, at.itemsize)
+    cut = parts(at.c, at.itemsize)
     small = max(at.n, at.stride, abs(numbers[0])) < 2**31
     alike = at.stride == at.out_stride and at.alike
-    if at.place is None or room is None or label != torch.int64 or factors != [None, None] or not (alike and small):
+    if at.place is None or cut is None or label != torch.int64 or factors != [None, None] or not (alike and small):
         return None
-    kernel = _compiled(at.place, at.kinds[0], choices, reduction)
-    return None if kernel is None else Rows(kernel, at, room, numbers)
+    kernel = _compiled(at.place, at.kinds[0], cut, choices, reduction)
+    return None if kernel is None else Rows(kernel, at, cut, numbers)
 
 
-def blocks(at: Layout) -> int:
-    """One for each multiprocessor."""
-    return min(at.n, torch.cuda.get_device_properties(at.place).multi_processor_count)
+def _room(cut: Parts) -> int:
+    return OVERHEAD + SLOT * cut.steps
 
 
 @lru_cache
-def _compiled(
-    place: int, dtype: torch.dtype | None, choices: tuple[int, ...], reduction: int
-) -> Callable[..., None] | None:
+def _compiled(place: int, dtype: torch.dtype | None, cut: Parts, choices: tuple[int, ...], reduction: int) -> Any:
     compiler = getattr(torch.cuda, "_compile_kernel", None)  # from torch 2.9 on
     if compiler is None or torch.version.hip is not None or torch.cuda.get_device_capability(place) < (9, 0):
         return None
-    source = files("reweigh.kernels").joinpath("rows.cu").read_text(encoding="utf-8")
+    here = files("reweigh.kernels")
+    source = "".join(here.joinpath(name).read_text(encoding="utf-8") for name in ("weigh.cu", "rows.cu"))
     width = 4 if dtype == torch.float32 else 2
-    names = ("FAMILY", "INNER", "TAPER", "MEAN", "NONE", "WIDTH", "HALF", "WARPS", "GROUPS")
-    constants = (*choices, reduction == 1, reduction == 0, width, dtype == torch.float16, WARPS[width], GROUPS)
+    names = ("FAMILY", "INNER", "TAPER", "MEAN", "NONE", "WIDTH", "HALF", "CLUSTER", "STEPS", "WARPS")
+    constants = (*choices, reduction == 1, reduction == 0, width, dtype == torch.float16, *cut, WARPS)
     options = [f"-D{name}={int(value)}" for name, value in zip(names, constants, strict=True)]
     try:
         with torch.cuda.device(place):
             kernel = compiler(source, "rows", nvcc_options=options)
-            kernel.set_shared_memory_config(SHARED)
+            kernel.set_shared_memory_config(_room(cut))
     except (AttributeError, OSError, RuntimeError):  # no compiler beside this torch, or none that can do this
         return None
-    return kernel  # type: ignore[no-any-return]
+    return kernel
