@@ -237,7 +237,12 @@ def captured(step: Step) -> Step:
     with torch.cuda.graph(graph, stream=side):
         for _ in range(CAPTURED):
             step()
-    return graph.replay
+
+    def replay() -> Step:
+        graph.replay()
+        return step  # whose tensors the graph needs
+
+    return replay
 
 
 def report(rows: list[Row]) -> None:

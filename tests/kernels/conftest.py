@@ -54,7 +54,8 @@ def _nothing_left_unwritten() -> object:
 def _passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a single launch; or in one pass, or two under batch normalisation."""
     entire = pytest.importorskip("reweigh.kernels.entire")
-    monkeypatch.setattr(entire, "AT_ONCE", 2**17 if request.param == "at once" else 0)
+    for name in ("AT_ONCE", "AT_ONCE_EAGERLY"):
+        monkeypatch.setattr(entire, name, 2**17 if request.param == "at once" else 0)
 
 
 @pytest.fixture(autouse=True)

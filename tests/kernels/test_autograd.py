@@ -174,7 +174,7 @@ def test_which_calls_take_kernels(device: torch.device, monkeypatch: pytest.Monk
     gradient(plain, logits, target)
     assert made == ["at_once", "rescale"]
     monkeypatch.setattr(choice, "ENABLED", False)
-    gradient(plain, logits, target)
+    gradient(Criterion(CCE()), logits, target)
     assert len(made) == 2
 
 
@@ -183,6 +183,7 @@ def test_what_is_launched_for_small_large_and_other_batches(
 ) -> None:
     entire = pytest.importorskip("reweigh.kernels.entire")
     monkeypatch.setattr(entire, "AT_ONCE", 64)
+    monkeypatch.setattr(entire, "AT_ONCE_EAGERLY", 64)
     logits, target = draw(device, 10, 10)
     made = calls(monkeypatch)
     for normalise, rows, launched in (

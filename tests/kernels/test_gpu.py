@@ -40,7 +40,8 @@ def gradient(criterion: Any, logits: Tensor, target: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("weighting", "normalise"), CASES)
-@pytest.mark.parametrize("shape", [(64, 10), (1024, 1000)], ids=str)
+@pytest.mark.parametrize("shape", [(64, 10), (100, 100), (1024, 1000)], ids=str)
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_no_sync_and_graphs(shape: tuple[int, int], weighting: Weighting, normalise: Any) -> None:
     logits, target = draw(*shape)
     criterion = Criterion(weighting, normalise=normalise)

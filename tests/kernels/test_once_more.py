@@ -24,7 +24,7 @@ def test_a_batch_like_one_before(reduction: Any, normalise: Any, device: torch.d
     logits = (torch.randn(12, 10, generator=rng) * 2).to(device)
     target = torch.randint(10, (12,), generator=rng).to(device)
     criterion(logits.clone().requires_grad_(), target)
-    assert len(criterion.options.plans) == 1
+    assert len(criterion.options.repeats) == 1
 
     def push(z: Tensor, y: Tensor) -> Tensor:
         z = z.detach().requires_grad_()
@@ -81,6 +81,29 @@ def test_what_is_remembered_is_not_copied_or_saved(device: torch.device) -> None
     logits, target = torch.randn(6, 10, device=device), torch.arange(6, device=device)
     value = criterion(logits, target)
     for twin in (copy.deepcopy(criterion), pickle.loads(pickle.dumps(criterion))):
-        assert criterion.options.plans
-        assert not twin.options.plans
+        assert criterion.options.repeats
+        assert not twin.options.repeats
         assert torch.equal(twin(logits, target), value)
+
+
+def test_settings_that_change_after_a_call(device: torch.device) -> None:
+    logits, target = torch.randn(6, 10, device=device), torch.arange(6, device=device)
+    weight = torch.linspace(0.5, 1.5, 10, device=device)
+    criterion = Criterion(DM(0.5, 8))
+    for name, value in {"ignore_index": 3, "label_smoothing": 0.1, "weight": weight, "weighting": DM(1, 2)}.items():
+        criterion(logits, target)
+        setattr(criterion, name, value)
+        torch.testing.assert_close(criterion(logits, target).double(), criterion(logits.double(), target))
+
+
+def test_batches_that_one_program_takes_outside_of_graphs(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    criterion = Criterion(DM(0.5, 8))
+    logits, target = torch.randn(100, 100, device=device), torch.arange(100, device=device)
+    value = criterion(logits, target)
+    assert criterion.options.repeats[logits.shape].plan.eager
+    for name in ("entire", "repeat"):
+        monkeypatch.setattr(f"reweigh.kernels.{name}.is_captured", lambda _: True)
+    torch.testing.assert_close(criterion(logits, target), value)
+    assert criterion.options.repeats[logits.shape].plan.at_once is None

@@ -137,6 +137,7 @@ def test_means_over_rows_that_are_counted_before_or_after(
         pytest.skip("Triton 3.2's interpreter stores a single number that its mask hides")
     monkeypatch.setattr(launch, "PRESUMED", presumed)
     monkeypatch.setattr(entire, "AT_ONCE", 0)
+    monkeypatch.setattr(entire, "AT_ONCE_EAGERLY", 0)
     logits, target = draw(*shape, device)
     criterion = Criterion(DM(0.5, 8), normalise=None)
     check(criterion, logits, target)

@@ -17,6 +17,8 @@ Found = tuple[Tensor, Tensor, Tensor]
 
 The pull is any multiple of softmax over the others - onehot_y.
 """
+Find = Callable[[Tensor, Tensor], Found]
+Again = Callable[[Tensor, Tensor], Tensor]
 
 # A heaviest weight between these is above 0, as `is_none` has it, and finite.
 LEAST_LOG = torch.finfo(torch.float64).min * 1e-8
@@ -92,34 +94,34 @@ def plainly(logits: Tensor, target: Tensor, options: Options) -> Found | None:
 
 
 class Direct(torch.autograd.Function):
-    """`find(logits)` without a graph. The dozens of operations on N numbers take a third less time so.
+    """`find(logits, target)` without a graph. The dozens of operations on N numbers take a third less time so.
 
     What is found becomes the gradient where it lies: room for another one can take longer than filling it. A second
-    backward pass finds it again; a gradient that is to be differentiated again is that of `again(logits)`, the same
-    value with a graph.
+    backward pass finds it again; a gradient that is to be differentiated again is that of `again(logits,
+    target)`, the same value with a graph.
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, find: Callable[[Tensor], Found], again: Callable[[Tensor], Tensor]) -> Tensor:
-        value, *ctx.found = find(logits)
+    def forward(ctx: Any, logits: Tensor, target: Tensor, find: Find, again: Again) -> Tensor:
+        value, *ctx.found = find(logits, target)
         ctx.find, ctx.again = find, again
-        ctx.save_for_backward(logits)
+        ctx.save_for_backward(logits, target)
         return value
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (logits,), (incoming,) = ctx.saved_tensors, gradients
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (logits, target), (incoming,) = ctx.saved_tensors, gradients
         if torch.is_grad_enabled():
-            (gradient,) = torch.autograd.grad(ctx.again(logits), logits, incoming, create_graph=True)
-            return gradient, None, None
-        size, pull = ctx.found or ctx.find(logits)[1:]
+            (gradient,) = torch.autograd.grad(ctx.again(logits, target), logits, incoming, create_graph=True)
+            return gradient, None, None, None
+        size, pull = ctx.found or ctx.find(logits, target)[1:]
         size = (incoming * size).to(pull.dtype).unsqueeze(class_dim(logits))
         if is_batched(incoming):  # several gradients, for which there is no room
-            return (size * pull).to(logits.dtype), None, None
+            return (size * pull).to(logits.dtype), None, None, None
         ctx.found = None
-        return pull.mul_(size).to(logits.dtype), None, None
+        return pull.mul_(size).to(logits.dtype), None, None, None
 
 
 # Direct.apply of C++: the one in Python around it asks what `is_direct` has asked already
-direct: Callable[[Tensor, Callable[[Tensor], Found], Callable[[Tensor], Tensor]], Tensor]
+direct: Callable[[Tensor, Tensor, Find, Again], Tensor]
 direct = super(torch.autograd.Function, Direct).apply

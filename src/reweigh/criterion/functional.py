@@ -96,23 +96,17 @@ def criterion(
     inplace: bool,
 ) -> Tensor:
     """`derivative_manipulation` with its settings resolved."""
-    call = _Call(target, options, weight, ignore_index, label_smoothing, sample_weight, log_normaliser, inplace)
+    call = _Call(options, weight, ignore_index, label_smoothing, sample_weight, log_normaliser, inplace)
     try:
-        plain = weight is None and sample_weight is None and log_normaliser is None and label_smoothing == 0
-        if plain and not inplace and not torch.compiler.is_compiling():
-            value = kernels.once_more(logits, target, options, ignore_index, call.by_margins)
-            if value is not None:
-                return value
-        return call.value(logits)
+        return call.value(logits, target)
     except (AttributeError, TypeError):  # of what is no tensor: only then it is worth the time to look
         check_tensors({"logits": logits, "target": target}, weight=weight, sample_weight=sample_weight)
         raise
 
 
 class _Call(NamedTuple):
-    """All that a call is made with but its logits."""
+    """All that a call is made with but its logits and labels."""
 
-    target: Tensor
     options: Options
     weight: Tensor | None
     ignore_index: int
@@ -121,9 +115,9 @@ class _Call(NamedTuple):
     log_normaliser: Tensor | float | None
     inplace: bool
 
-    def value(self, logits: Tensor) -> Tensor:
+    def value(self, logits: Tensor, target: Tensor) -> Tensor:
         """By the shortest way there is."""
-        target, options, inplace = self.target, self.options, self.inplace
+        options, inplace = self.options, self.inplace
         by_index = self.label_smoothing == 0 and not target.is_floating_point()
         if kernels.usable(logits, target) and not in_checked_mode():  # a kernel takes labels on trust
             plain = options.value == "cross_entropy" and options.process_group is None and self.log_normaliser is None
@@ -136,26 +130,26 @@ class _Call(NamedTuple):
                 passes = (self.ignore_index, inplace, self.between_passes, self.by_margins)
                 return kernels.weighed(logits, target, *passes)
         elif by_index and self.is_direct():
-            return direct(logits, self.directly, self.by_margins)
-        return self.by_margins(logits)
+            return direct(logits, target, self.directly, self.by_margins)
+        return self.by_margins(logits, target)
 
     def weighed(
-        self, logits: Tensor, find: Callable[[Tensor, Tensor], Tensor] | None = None
+        self, logits: Tensor, target: Tensor, find: Callable[[Tensor, Tensor], Tensor] | None = None
     ) -> tuple[Labels, Tensor, Tensor]:
         weighted = (self.weight, self.sample_weight, self.ignore_index, self.label_smoothing)
-        labels = read(logits, self.target, self.options.weighting, *weighted, self.inplace, find)
+        labels = read(logits, target, self.options.weighting, *weighted, self.inplace, find)
         check_call(self.options, self.log_normaliser, {"weight": self.weight, "sample_weight": self.sample_weight})
         return labels, *_weigh(labels, self.options, self.log_normaliser)
 
-    def by_margins(self, logits: Tensor) -> Tensor:
+    def by_margins(self, logits: Tensor, target: Tensor) -> Tensor:
         """With a graph that can be differentiated in every way."""
-        labels, value, coefficient = self.weighed(logits)
+        labels, value, coefficient = self.weighed(logits, target)
         return _reduce(emit(value, labels.margin, coefficient), self.options, labels.dense, logits)
 
-    def directly(self, logits: Tensor) -> Found:
+    def directly(self, logits: Tensor, target: Tensor) -> Found:
         counted = self.weight is None and self.sample_weight is None and self.log_normaliser is None
-        if counted and is_plain(logits, self.target, self.options, self.ignore_index):
-            plain = plainly(logits, self.target, self.options)
+        if counted and is_plain(logits, target, self.options, self.ignore_index):
+            plain = plainly(logits, target, self.options)
             if plain is not None:
                 return plain
         found = []
@@ -165,11 +159,11 @@ class _Call(NamedTuple):
             found.append(pull)
             return m
 
-        labels, value, coefficient = self.weighed(logits, find)
+        labels, value, coefficient = self.weighed(logits, target, find)
         return _reduce(value, self.options, labels.dense, logits), coefficient / 2, found[0]
 
-    def between_passes(self, logits: Tensor, margins: Tensor) -> tuple[Tensor, Tensor]:
-        labels, value, coefficient = self.weighed(logits, lambda *_: margins)
+    def between_passes(self, logits: Tensor, target: Tensor, margins: Tensor) -> tuple[Tensor, Tensor]:
+        labels, value, coefficient = self.weighed(logits, target, lambda *_: margins)
         return _reduce(value, self.options, labels.dense, logits), coefficient
 
     def is_direct(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from reweigh.criterion.functional import binary_criterion, check_binary, criterion, log_normaliser_of, read_binary
 from reweigh.criterion.labels import check_tensors, read
@@ -96,6 +97,11 @@ class Criterion(WithOptions):
             sample_weight: a factor per position or per example.
             log_normaliser: log Σ s w over several micro-batches, from `log_normaliser`, to accumulate exactly.
         """
+        if sample_weight is None and log_normaliser is None and self._options is not None and not is_compiling():
+            repeat = self._options.repeats.get(logits.shape) if type(logits) is Tensor else None
+            value = None if repeat is None else repeat(logits, target)
+            if value is not None:
+                return value
         return criterion(
             logits,
             target,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from reweigh.density import log_integral, unit
 from reweigh.density.quadrature import parameter_device
+from reweigh.kernels import Repeat
 from reweigh.weighting import Weighting, as_weighting
 from reweigh.weighting.compose import has_classes, has_examples, is_tapered
 from reweigh.weighting.parameter import Parameter, check, holds
@@ -47,11 +48,11 @@ class Options:
 
     def __getstate__(self) -> dict[str, Any]:
         """For a copy or a file: all but what was worked out for this process."""
-        return {name: value for name, value in vars(self).items() if name != "plans"}
+        return {name: value for name, value in vars(self).items() if name != "repeats"}
 
     @cached_property
-    def plans(self) -> dict[tuple[object, ...], Any]:
-        """What kernels have worked out, by the kind of logits and labels."""
+    def repeats(self) -> dict[torch.Size, Repeat]:
+        """What kernels have worked out for calls of a module with these settings, by the shape of the logits."""
         return {}
 
     @cached_property
@@ -120,6 +121,8 @@ class WithOptions(nn.Module):
             self._check_options(options)
             self._options = None if options.normalise == "unit" and _may_move(as_weighting(value)) else options
             self._modules.pop(name, None)  # or nothing but a module could take its place
+        elif self.__dict__.get("_options"):
+            self.options.repeats.clear()  # they hold for a module as it was
         super().__setattr__(name, value)
 
     def _check_options(self, options: Options) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from reweigh.kernels.forms import form_of
+from reweigh.kernels.repeat import Repeat, is_usual
 from reweigh.weighting import Weighting
 from reweigh.weighting.parameter import Parameter
 
@@ -88,7 +88,7 @@ class Settings(Protocol):
     @property
     def reduction(self) -> str: ...
     @property
-    def plans(self) -> dict[tuple[object, ...], Any]: ...
+    def repeats(self) -> dict[torch.Size, Repeat]: ...
 
 
 def whole(
@@ -99,11 +99,11 @@ def whole(
     ignore_index: int,
     sample_weight: Tensor | None,
     inplace: bool,
-    again: Callable[[Tensor], Tensor],
+    again: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor | None:
     """The cross entropy and the designed gradient of usable logits, where kernels can do all of it; else None.
 
-    `again` gives the same from the logits another way, for a second derivative or a second backward pass.
+    `again` gives the same from logits and labels another way, for a second derivative or a second backward pass.
     """
     taper = settings.taper
     if torch.compiler.is_compiling() or isinstance(taper, Tensor) or 0 < taper < LEAST_TAPER:
@@ -111,46 +111,20 @@ def whole(
     form = form_of(settings.weighting)
     if form is None or not (_plain(weight, logits, 1) and _plain(sample_weight, logits, 0)):
         return None
-    apply, plan, weights_of = _entire()
+    from reweigh.kernels.entire import Whole, plan
+    from reweigh.kernels.launch import Weights
+
+    # of C++: the one in Python around it asks what has been asked already
+    apply: Callable[..., Tensor] = super(torch.autograd.Function, Whole).apply
     target = target.contiguous()
-    weights = weights_of(form, float(taper), settings.batch, settings.reduction, ignore_index)
-    factors = (weight, sample_weight)
-    made = plan(logits, target, weights, factors, inplace and _may_overwrite(logits))
-    if weight is None and sample_weight is None and not inplace and _is_usual(logits, target):
-        if len(settings.plans) >= REMEMBERED:
-            settings.plans.clear()
-        settings.plans[_kind(logits, target, ignore_index)] = made
-    value: Tensor = apply(logits, target, made, factors, again)
+    weights = Weights(form, float(taper), settings.batch, settings.reduction, ignore_index)
+    made = plan(logits, target, weights, (weight, sample_weight), inplace and _may_overwrite(logits), again)
+    if weight is None and sample_weight is None and not inplace and is_usual(logits, target):
+        if len(settings.repeats) >= REMEMBERED:
+            settings.repeats.clear()
+        settings.repeats[logits.shape] = Repeat(apply, made, logits, target)
+    value: Tensor = apply(logits, target, made)
     return value
-
-
-def once_more(
-    logits: Tensor, target: Tensor, settings: Settings, ignore_index: int, again: Callable[[Tensor], Tensor]
-) -> Tensor | None:
-    """`whole` for logits and labels like others before, without weights: nothing is worked out anew.
-
-    None where there was none like it, and where torch is asked to look closer.
-    """
-    plans = settings.plans
-    if not (plans and ENABLED and type(logits) in PLAIN and type(target) is Tensor):
-        return None
-    if torch._C._are_functorch_transforms_active() or torch.is_anomaly_enabled() or not _is_usual(logits, target):
-        return None
-    made = plans.get(_kind(logits, target, ignore_index))
-    if made is None:
-        return None
-    value: Tensor = _entire()[0](logits, target, made, (None, None), again)
-    return value
-
-
-def _is_usual(logits: Tensor, target: Tensor) -> bool:
-    """Whether what `_kind` says of them is all there is to say."""
-    return logits.is_contiguous() and target.is_contiguous() and logits.data_ptr() % 16 == 0
-
-
-def _kind(logits: Tensor, target: Tensor, ignore_index: int) -> tuple[object, ...]:
-    places = logits.get_device(), target.get_device()
-    return logits.shape, target.shape, logits.dtype, target.dtype, places, ignore_index
 
 
 def weighed(
@@ -158,10 +132,10 @@ def weighed(
     target: Tensor,
     ignore_index: int,
     inplace: bool,
-    weigh: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-    again: Callable[[Tensor], Tensor],
+    weigh: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+    again: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """The value and the designed gradient of usable logits, `weigh(logits, margins)` -> (value, c) given.
+    """The value and the designed gradient of usable logits, `weigh(logits, target, margins)` -> (value, c) given.
 
     Margins are +inf for a row with the label `ignore_index`; c is what a row's direction is multiplied by. `again` is
     as in `whole`.
@@ -170,18 +144,6 @@ def weighed(
 
     arguments = (logits, target.contiguous(), ignore_index, inplace and _may_overwrite(logits), weigh, again)
     return Weighed.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
-
-
-@cache
-def _entire() -> tuple[Callable[..., Tensor], Callable[..., Any], Callable[..., Any]]:
-    """What imports triton; remembered, because even looking an import up takes a microsecond.
-
-    `apply` is that of C++: the one in Python around it asks what has been asked already.
-    """
-    from reweigh.kernels.entire import Whole, plan
-    from reweigh.kernels.launch import Weights
-
-    return super(torch.autograd.Function, Whole).apply, plan, Weights
 
 
 def _may_overwrite(logits: Tensor) -> bool:

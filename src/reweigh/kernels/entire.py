@@ -13,20 +13,30 @@ from reweigh.direction import is_batched
 from reweigh.kernels import launch
 from reweigh.kernels.direct import Launch
 from reweigh.kernels.launch import Fused, Weigh, Weights
+from reweigh.kernels.repeat import is_captured
 from reweigh.kernels.tiles import Layout, layout, power_of_two
 
 # Up to so many logits, rows and columns rounded up to powers of two, a batch is the work of one program: one launch
-# instead of three counts for more than what the rest of the GPU could do meanwhile.
-AT_ONCE = 2**13
+# instead of three counts for more than what the rest of the GPU could do meanwhile. Outside of CUDA graphs a launch
+# takes longer still.
+AT_ONCE, AT_ONCE_EAGERLY = 2**13, 2**15
 Factors = tuple[Tensor | None, Tensor | None]
+Again = Callable[[Tensor, Tensor], Tensor]
 
 
 class Plan(NamedTuple):
-    """What is launched for logits of a layout, forward (of `at_once` and `fused` one at most) and backward."""
+    """What is launched for logits of a layout, forward (of `at_once` and `fused` one at most) and backward.
+
+    With the weights of classes and examples, and `again`, which gives the value of logits and labels another way.
+    `eager` is a plan that is not for CUDA graphs.
+    """
 
     at: Layout
     weights: Weights
     inplace: bool
+    factors: Factors
+    again: Again
+    eager: bool
     at_once: Launch | None
     fused: Fused | None
     measure: Launch
@@ -34,10 +44,12 @@ class Plan(NamedTuple):
     back: Launch
 
 
-def plan(logits: Tensor, target: Tensor, weights: Weights, factors: Factors, inplace: bool) -> Plan:
+def plan(logits: Tensor, target: Tensor, weights: Weights, factors: Factors, inplace: bool, again: Again) -> Plan:
     """A single pass needs the scale beforehand: not under batch normalisation, unless one program has the batch."""
     at = layout(logits, inplace, target, *factors)
-    small = power_of_two(at.n) * power_of_two(at.c) <= AT_ONCE
+    size = power_of_two(at.n) * power_of_two(at.c)
+    eager = AT_ONCE < size <= AT_ONCE_EAGERLY and not is_captured(logits)
+    small = eager or size <= AT_ONCE
     at_once = launch.at_once(at, weights) if small else None
     fused = None if small or weights.batch else launch.fused(at, weights)
     weigh = launch.weigh_book(at, weights)
@@ -45,7 +57,8 @@ def plan(logits: Tensor, target: Tensor, weights: Weights, factors: Factors, inp
         back = launch.rescale(at, 0, fused is not None and fused.presumed)
     else:
         back = launch.emit(at, weights.ignore_index, 0, _force(weigh))
-    return Plan(at, weights, inplace, at_once, fused, launch.measure(at, weights.ignore_index), weigh, back)
+    measure = launch.measure(at, weights.ignore_index)
+    return Plan(at, weights, inplace, factors, again, eager, at_once, fused, measure, weigh, back)
 
 
 class Whole(torch.autograd.Function):
@@ -56,10 +69,9 @@ class Whole(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, target: Tensor, plan: Plan, factors: Factors, again: Callable[[Tensor], Tensor]
-    ) -> Tensor:
-        ctx.plan, ctx.again, ctx.gradient = plan, again, None
+    def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Plan) -> Tensor:
+        ctx.plan, ctx.gradient, ctx.correction = plan, None, None
+        factors = plan.factors
         rows = plan.at.n if plan.weights.reduction == "none" else ()
         if not ctx.needs_input_grad[0] or (plan.at_once is None and plan.fused is None):
             book = _book(logits, 5)
@@ -74,7 +86,6 @@ class Whole(torch.autograd.Function):
             ctx.save_for_backward(logits, target, book, settled)
             return value
         ctx.gradient = gradient = _room(logits, plan.inplace)
-        ctx.correction = None
         if plan.fused is not None:
             value, ctx.correction = _fuse(plan.fused, logits, target, gradient, factors)
         elif plan.at_once is not None:
@@ -82,21 +93,23 @@ class Whole(torch.autograd.Function):
             plan.at_once(logits, target, gradient, value, *factors)
         if plan.inplace:
             increment_version(logits)
-        ctx.save_for_backward(logits)
+        ctx.save_for_backward(logits, target)
         return value
 
     @staticmethod
-    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor, None, None]:
         plan, gradient = ctx.plan, ctx.gradient
         if torch.is_grad_enabled() or is_batched(incoming):
-            return _otherwise(ctx, plan.inplace, ctx.saved_tensors[0], incoming), None, None, None, None
-        stride = launch.step(incoming)
+            logits, target = ctx.saved_tensors[:2]
+            return _otherwise(plan.again, plan.inplace, logits, target, incoming), None, None
+        stride = incoming.ndim and incoming.stride(0)  # 0 for a scalar that stands for all rows
         if gradient is not None:
             ctx.gradient = None
             back = plan.back if stride == 0 else launch.rescale(plan.at, stride, ctx.correction is not None)
             back(gradient, incoming, ctx.correction)
         elif plan.at_once or plan.fused:
-            return _otherwise(ctx, plan.inplace, ctx.saved_tensors[0], incoming), None, None, None, None
+            logits, target = ctx.saved_tensors
+            return _otherwise(plan.again, plan.inplace, logits, target, incoming), None, None
         else:
             logits, target, book, settled = ctx.saved_tensors
             gradient = _room(logits, plan.inplace)
@@ -106,11 +119,11 @@ class Whole(torch.autograd.Function):
             back(logits, target, gradient, book, settled, incoming)
         if plan.inplace:
             increment_version(ctx.saved_tensors[0])
-        return gradient, None, None, None, None
+        return gradient, None, None
 
 
 class Weighed(torch.autograd.Function):
-    """Pass one, `weigh(logits, margins)` -> (value, c) in plain torch without a graph, and pass two: any weighting."""
+    """Pass one, `weigh(logits, target, margins)` -> (value, c) in plain torch without a graph, and pass two."""
 
     @staticmethod
     def forward(
@@ -119,11 +132,11 @@ class Weighed(torch.autograd.Function):
         target: Tensor,
         ignore_index: int,
         inplace: bool,
-        weigh: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-        again: Callable[[Tensor], Tensor],
+        weigh: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+        again: Again,
     ) -> Tensor:
         book = measure(logits, target, ignore_index)
-        value, coefficient = weigh(logits, book[0])
+        value, coefficient = weigh(logits, target, book[0])
         ctx.ignore_index, ctx.inplace, ctx.again = ignore_index, inplace, again
         ctx.save_for_backward(logits, target, book, coefficient)
         return value
@@ -132,7 +145,7 @@ class Weighed(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         (logits, target, book, coefficient), (incoming,) = ctx.saved_tensors, gradients
         if torch.is_grad_enabled() or is_batched(incoming):
-            gradient = _otherwise(ctx, ctx.inplace, logits, incoming)
+            gradient = _otherwise(ctx.again, ctx.inplace, logits, target, incoming)
         else:
             force = incoming.to(coefficient.dtype) * coefficient
             gradient = emit(logits, target, book, force, ctx.ignore_index, ctx.inplace)
@@ -190,14 +203,14 @@ def _room(logits: Tensor, inplace: bool) -> Tensor:
     return logits.detach() if inplace else torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
-def _otherwise(ctx: Any, inplace: bool, logits: Tensor, incoming: Tensor) -> Tensor:
+def _otherwise(again: Again, inplace: bool, logits: Tensor, target: Tensor, incoming: Tensor) -> Tensor:
     if inplace:
         raise RuntimeError("inplace=True overwrites the logits: there is nothing left to differentiate a second time")
     create = torch.is_grad_enabled()
     if not create and torch._C._are_functorch_transforms_active():  # vmap: nothing may begin to require a gradient
-        gradients: tuple[Tensor] = torch.func.vjp(ctx.again, logits.detach())[1](incoming)
+        gradients: tuple[Tensor, ...] = torch.func.vjp(lambda z: again(z, target), logits.detach())[1](incoming)
         return gradients[0]
     with torch.enable_grad():
         z = logits if create else logits.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(ctx.again(z), z, incoming, create_graph=create)
+        (gradient,) = torch.autograd.grad(again(z, target), z, incoming, create_graph=create)
     return gradient

@@ -1,0 +1,50 @@
+"""A call like one before: on a small batch, working out anew what to launch takes longer than all the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Repeat:
+    """The value of logits and labels like those of a call that kernels took, without weights; None for any other.
+
+    Args:
+        apply: (logits, target, plan) -> value.
+    """
+
+    __slots__ = ("apply", "dtype", "label_dtype", "labels", "place", "plan", "shape")
+
+    def __init__(self, apply: Callable[..., Tensor], plan: Any, logits: Tensor, target: Tensor) -> None:
+        self.apply, self.plan, self.place = apply, plan, logits.get_device()
+        self.shape, self.dtype, self.labels, self.label_dtype = logits.shape, logits.dtype, target.shape, target.dtype
+
+    def __call__(self, logits: Tensor, target: Tensor) -> Tensor | None:
+        if (
+            type(logits) is Tensor
+            and type(target) is Tensor
+            and logits.dtype is self.dtype
+            and target.dtype is self.label_dtype
+            and logits.shape == self.shape
+            and target.shape == self.labels
+            and logits.get_device() == self.place == target.get_device()
+            and not torch._C._are_functorch_transforms_active()
+            and is_usual(logits, target)
+            and not torch.is_anomaly_enabled()
+            and not (self.plan.eager and is_captured(logits))
+        ):
+            return self.apply(logits, target, self.plan)
+        return None
+
+
+def is_usual(logits: Tensor, target: Tensor) -> bool:
+    """Whether shapes, types and devices are all there is to say of them."""
+    return logits.is_contiguous() and target.is_contiguous() and logits.data_ptr() % 16 == 0
+
+
+def is_captured(logits: Tensor) -> bool:
+    """Whether what is launched becomes a part of a CUDA graph."""
+    return logits.is_cuda and torch.cuda.is_current_stream_capturing()
