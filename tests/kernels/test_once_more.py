@@ -107,3 +107,21 @@ def test_batches_that_one_program_takes_outside_of_graphs(
         monkeypatch.setattr(f"reweigh.kernels.{name}.is_captured", lambda _: True)
     torch.testing.assert_close(criterion(logits, target), value)
     assert criterion.options.repeats[logits.shape].plan.at_once is None
+
+
+def test_hooks_and_subclasses_are_not_passed_by(device: torch.device) -> None:
+    class Twice(Criterion):
+        def forward(self, logits: Tensor, target: Tensor, **_: Any) -> Tensor:
+            return 2 * super().forward(logits, target)
+
+    logits, target = torch.randn(6, 10, device=device), torch.arange(6, device=device)
+    plain, twice = Criterion(DM(0.5, 8)), Twice(DM(0.5, 8))
+    value = plain(logits, target)
+    for _ in range(2):
+        assert torch.equal(twice(logits, target), 2 * value)
+    seen: list[Tensor] = []
+    with plain.register_forward_hook(lambda *of: seen.append(of[-1])):
+        for _ in range(2):
+            plain(logits, target)
+    plain(logits, target)
+    assert len(seen) == 2

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from torch.compiler import is_compiling
+from torch.nn.modules import module as hooks
 
 from reweigh.criterion.functional import binary_criterion, check_binary, criterion, log_normaliser_of, read_binary
 from reweigh.criterion.labels import check_tensors, read
@@ -81,6 +83,21 @@ class Criterion(WithOptions):
         self.label_smoothing = smoothing
         self.inplace = inplace
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "forward" in vars(cls):
+            cls.__call__ = nn.Module.__call__  # type: ignore[method-assign]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`forward`; but a plain call like one before passes by what would take longer than to launch its kernels."""
+        if not (is_compiling() or self._options is None or not self._options.repeats or _is_watched(self)):
+            plain = len(args) == 2 and not kwargs and type(args[0]) is Tensor
+            repeat = self._options.repeats.get(args[0].shape) if plain else None
+            value = None if repeat is None else repeat(*args)
+            if value is not None:
+                return value
+        return super().__call__(*args, **kwargs)
+
     def forward(
         self,
         logits: Tensor,
@@ -97,11 +114,6 @@ class Criterion(WithOptions):
             sample_weight: a factor per position or per example.
             log_normaliser: log Σ s w over several micro-batches, from `log_normaliser`, to accumulate exactly.
         """
-        if sample_weight is None and log_normaliser is None and self._options is not None and not is_compiling():
-            repeat = self._options.repeats.get(logits.shape) if type(logits) is Tensor else None
-            value = None if repeat is None else repeat(logits, target)
-            if value is not None:
-                return value
         return criterion(
             logits,
             target,
@@ -192,6 +204,22 @@ class BinaryCriterion(WithOptions):
         check_tensors({"logits": logits, "target": target}, sample_weight=sample_weight)
         labels = read_binary(logits.detach(), target, options.weighting, self.weight, self.pos_weight, sample_weight)
         return log_normaliser_of(labels, options)
+
+
+def _is_watched(module: nn.Module) -> bool:
+    """Whether a call of the module is more than its `forward`: hooks, a compiler, a tracer."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or hooks._global_forward_hooks
+        or hooks._global_forward_pre_hooks
+        or hooks._global_backward_hooks
+        or hooks._global_backward_pre_hooks
+        or module._compiled_call_impl
+        or torch._C._get_tracing_state()
+    )
 
 
 def _check_factors(**factors: object) -> None:

@@ -27,13 +27,14 @@ Again = Callable[[Tensor, Tensor], Tensor]
 class Plan(NamedTuple):
     """What is launched for logits of a layout, forward (of `at_once` and `fused` one at most) and backward.
 
-    With the weights of classes and examples, and `again`, which gives the value of logits and labels another way.
-    `eager` is a plan that is not for CUDA graphs.
+    With the shape of the value, the weights of classes and examples, and `again`, which gives the value of logits and
+    labels another way. `eager` is a plan that is not for CUDA graphs.
     """
 
     at: Layout
     weights: Weights
     inplace: bool
+    rows: tuple[int, ...]
     factors: Factors
     again: Again
     eager: bool
@@ -58,7 +59,8 @@ def plan(logits: Tensor, target: Tensor, weights: Weights, factors: Factors, inp
     else:
         back = launch.emit(at, weights.ignore_index, 0, _force(weigh))
     measure = launch.measure(at, weights.ignore_index)
-    return Plan(at, weights, inplace, factors, again, eager, at_once, fused, measure, weigh, back)
+    rows = (at.n,) if weights.reduction == "none" else ()
+    return Plan(at, weights, inplace, rows, factors, again, eager, at_once, fused, measure, weigh, back)
 
 
 class Whole(torch.autograd.Function):
@@ -71,8 +73,7 @@ class Whole(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Plan) -> Tensor:
         ctx.plan, ctx.gradient, ctx.correction = plan, None, None
-        factors = plan.factors
-        rows = plan.at.n if plan.weights.reduction == "none" else ()
+        factors, rows = plan.factors, plan.rows
         if not ctx.needs_input_grad[0] or (plan.at_once is None and plan.fused is None):
             book = _book(logits, 5)
             plan.measure(logits, target, book)
@@ -200,7 +201,11 @@ def _book(logits: Tensor, lines: int) -> Tensor:
 
 
 def _room(logits: Tensor, inplace: bool) -> Tensor:
-    return logits.detach() if inplace else torch.empty_like(logits, memory_format=torch.contiguous_format)
+    if inplace:
+        return logits.detach()
+    if logits.is_contiguous():
+        return torch.empty_like(logits)
+    return torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
 def _otherwise(again: Again, inplace: bool, logits: Tensor, target: Tensor, incoming: Tensor) -> Tensor:

@@ -32,8 +32,10 @@ class Repeat:
             and target.shape == self.labels
             and logits.get_device() == self.place == target.get_device()
             and not torch._C._are_functorch_transforms_active()
-            and is_usual(logits, target)
             and not torch.is_anomaly_enabled()
+            and logits.is_contiguous()  # as in `is_usual`: a function's call is worth sparing here
+            and target.is_contiguous()
+            and logits.data_ptr() % 16 == 0
             and not (self.plan.eager and is_captured(logits))
         ):
             return self.apply(logits, target, self.plan)

@@ -230,8 +230,10 @@ rows(const __grid_constant__ Arguments of) {
     // at which step this thread has the target, if it has
     const int here = mine - base, mine_at = here >= 0 && here < PART && here / 16 % THREADS == tid ? here / SLOT : -1;
     const int left = r.last - base - 16 * tid;
-    // only the first step of a row may begin before it
-    auto inside = [&](int k) { return k * SLOT < left && (k > 0 || base + 16 * tid >= r.first); };
+    // only the first step of a row may begin before it; of a row in one part, only the last two end after it
+    auto inside = [&](int k) {
+      return ((CLUSTER == 1 && k < STEPS - 2) || k * SLOT < left) && (k > 0 || base + 16 * tid >= r.first);
+    };
     float m = NOTHING, s = 0;
     uint4 kept[STEPS];
 #pragma unroll
