@@ -10,7 +10,7 @@ import pytest
 import torch
 
 HERE = Path(__file__).parent
-ANYWHERE = ("test_interpreter.py", "test_forms.py", "test_compile.py")
+ANYWHERE = ("test_interpreter.py", "test_forms.py", "test_compile.py", "test_driver.py")
 ONLY_GPU = ("test_gpu.py", "test_rows.py")
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch's deterministic mode asks for
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

@@ -30,7 +30,7 @@ SHAPES = [
 @pytest.fixture(autouse=True)
 def _there() -> None:
     rows = pytest.importorskip("reweigh.kernels.rows")
-    if rows._compiled(torch.cuda.current_device(), torch.float32, rows.Parts(1, 11), (0, 0, 0), 1) is None:
+    if rows._compiled(torch.cuda.current_device(), torch.float32, rows.Parts(1, 11), (0, 0, 0), 1)[0] is None:
         pytest.skip("needs a Hopper or newer, and torch 2.9 or newer with NVRTC")
 
 

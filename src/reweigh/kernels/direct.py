@@ -7,7 +7,9 @@ looked up directly.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from ctypes import CDLL, byref, c_int
 from functools import lru_cache
 from inspect import isbuiltin
 from typing import Any
@@ -20,17 +22,28 @@ from reweigh.kernels.language import Kernel, gdc_wait
 
 # How to run it, for each kernel, device, types and constants; nothing from the interpreter, which compiles nothing.
 _COMPILED: dict[tuple[object, ...], tuple[Any, ...]] = {}
+# A driver's version: 12.3.
+GRAPHS_KNOW = 12030
 
 
 @lru_cache
 def begins_early(place: int | None) -> bool:
     """Whether a kernel may be launched while the one before is still at work, and wait for it by itself.
 
-    The hardware does this from Hopper on; it saves most of the time from one kernel to the next.
+    The hardware does this from Hopper on, and CUDA graphs know of it from drivers for CUDA 12.3 on; it saves most of
+    the time from one kernel to the next.
     """
     if place is None or gdc_wait is None or torch.version.hip is not None:
         return False
-    return torch.cuda.get_device_capability(place) >= (9, 0)
+    version = c_int()
+    driver().cuDriverGetVersion(byref(version))
+    return version.value >= GRAPHS_KNOW and torch.cuda.get_device_capability(place) >= (9, 0)
+
+
+@lru_cache
+def driver() -> CDLL:
+    """CUDA's driver, which torch has loaded."""
+    return CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
 class Launch:

@@ -7,8 +7,7 @@ and longer ones do not fit in.
 
 from __future__ import annotations
 
-import sys
-from ctypes import CDLL, Structure, addressof, byref, c_double, c_int, c_uint, c_void_p
+from ctypes import Structure, addressof, byref, c_double, c_int, c_uint, c_void_p
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from reweigh.kernels.direct import begins_early, driver
 from reweigh.kernels.tiles import Layout, cdiv
 
 # Bytes of a row that is worth it, and of shared memory beside the slots.
@@ -85,16 +85,12 @@ class Rows:
     torch can launch the kernel, too, but takes longer to prepare that than a small batch takes for all.
     """
 
-    def __init__(self, kernel: Any, at: Layout, cut: Parts, numbers: tuple[float, ...]) -> None:
-        driver = _driver()
-        self.kernel, self.place, self.run = kernel, at.place, driver.cuLaunchKernelEx
-        self.shape = [(c_uint * 3)(cut.cluster, 1, 1), (c_uint * 3)(32 * (WARPS + 1), 1, 1), _room(cut)]
-        at_a_time = c_int(torch.cuda.get_device_properties(at.place).multi_processor_count)
-        if cut.cluster > 1:  # not every multiprocessor has enough neighbours
-            driver.cuOccupancyMaxActiveClusters(byref(at_a_time), kernel.func, byref(Config(*self.shape)))
+    def __init__(self, kernel: Any, at: Layout, cut: Parts, at_a_time: int, numbers: tuple[float, ...]) -> None:
+        self.kernel, self.place, self.run = kernel, at.place, driver().cuLaunchKernelEx
+        self.early = (addressof(EARLY), 1) if begins_early(at.place) else (None, 0)
         # as many rows for each, or one less
-        self.programs = cdiv(at.n, cdiv(at.n, max(at_a_time.value, 1)))
-        self.shape[0] = (c_uint * 3)(self.programs * cut.cluster, 1, 1)
+        self.programs = cdiv(at.n, cdiv(at.n, at_a_time))
+        self.shape = shape(cut, self.programs)
         ignore_index, *real = numbers
         self.numbers = (at.n, at.c, at.stride, at.out_stride, ignore_index, *real)
 
@@ -106,18 +102,13 @@ class Rows:
         # all of it is of this call alone: another thread may launch the same
         arguments = Arguments(*[None if x is None else x.data_ptr() for x in tensors[:4]], *self.numbers)
         stream = torch._C._cuda_getCurrentRawStream(place)
-        config = Config(*self.shape, stream, addressof(EARLY), 1)
+        config = Config(*self.shape, stream, *self.early)
         code = self.run(byref(config), self.kernel.func, (c_void_p * 1)(addressof(arguments)), None)
         if code:
             raise RuntimeError(
                 f"a kernel for rows of {self.numbers[1]} classes could not be launched: CUDA error {code}"
             )
         return None
-
-
-@lru_cache
-def _driver() -> CDLL:
-    return CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
 def rows(at: Layout, numbers: tuple[float, ...], choices: tuple[int, ...], reduction: int) -> Rows | None:
@@ -132,19 +123,23 @@ def rows(at: Layout, numbers: tuple[float, ...], choices: tuple[int, ...], reduc
     alike = at.stride == at.out_stride and at.alike
     if at.place is None or cut is None or label != torch.int64 or factors != [None, None] or not (alike and small):
         return None
-    kernel = _compiled(at.place, at.kinds[0], cut, choices, reduction)
-    return None if kernel is None else Rows(kernel, at, cut, numbers)
+    kernel, at_a_time = _compiled(at.place, at.kinds[0], cut, choices, reduction)
+    return Rows(kernel, at, cut, at_a_time, numbers) if at_a_time else None
 
 
-def _room(cut: Parts) -> int:
-    return OVERHEAD + SLOT * cut.steps
+def shape(cut: Parts, programs: int) -> tuple[Any, ...]:
+    """Blocks, threads, and bytes of shared memory."""
+    return (c_uint * 3)(programs * cut.cluster, 1, 1), (c_uint * 3)(32 * (WARPS + 1), 1, 1), OVERHEAD + SLOT * cut.steps
 
 
 @lru_cache
-def _compiled(place: int, dtype: torch.dtype | None, cut: Parts, choices: tuple[int, ...], reduction: int) -> Any:
+def _compiled(
+    place: int, dtype: torch.dtype | None, cut: Parts, choices: tuple[int, ...], reduction: int
+) -> tuple[Any, int]:
+    """The kernel, and how many rows are at work at a time; none where it cannot be had."""
     compiler = getattr(torch.cuda, "_compile_kernel", None)  # from torch 2.9 on
     if compiler is None or torch.version.hip is not None or torch.cuda.get_device_capability(place) < (9, 0):
-        return None
+        return None, 0
     here = files("reweigh.kernels")
     source = "".join(here.joinpath(name).read_text(encoding="utf-8") for name in ("weigh.cu", "rows.cu"))
     width = 4 if dtype == torch.float32 else 2
@@ -154,7 +149,11 @@ def _compiled(place: int, dtype: torch.dtype | None, cut: Parts, choices: tuple[
     try:
         with torch.cuda.device(place):
             kernel = compiler(source, "rows", nvcc_options=options)
-            kernel.set_shared_memory_config(_room(cut))
+            kernel.set_shared_memory_config(OVERHEAD + SLOT * cut.steps)
+            if cut.cluster == 1:
+                return kernel, torch.cuda.get_device_properties(place).multi_processor_count
+            clusters = c_int()  # not every multiprocessor has enough neighbours
+            driver().cuOccupancyMaxActiveClusters(byref(clusters), kernel.func, byref(Config(*shape(cut, 1))))
+            return kernel, clusters.value
     except (AttributeError, OSError, RuntimeError):  # no compiler beside this torch, or none that can do this
-        return None
-    return kernel
+        return None, 0
