@@ -125,3 +125,20 @@ def test_hooks_and_subclasses_are_not_passed_by(device: torch.device) -> None:
             plain(logits, target)
     plain(logits, target)
     assert len(seen) == 2
+
+
+def test_in_place_once_more(device: torch.device) -> None:
+    target = torch.arange(6, device=device)
+    criterion, plain = Criterion(DM(0.5, 8), inplace=True), Criterion(DM(0.5, 8))
+    for seed in range(3):
+        leaf = torch.randn(6, 10, generator=torch.Generator().manual_seed(seed)).to(device).requires_grad_()
+        z = leaf * 2
+        (found,) = torch.autograd.grad(criterion(z, target), z)
+        assert found.data_ptr() == z.data_ptr()
+        z = leaf * 2
+        assert torch.equal(found, torch.autograd.grad(plain(z, target), z)[0])
+        with pytest.raises(ValueError, match="leaf"):
+            criterion(leaf, target)
+        with torch.no_grad():
+            torch.testing.assert_close(criterion(leaf, target), plain(leaf, target))
+    assert criterion.options.repeats

@@ -117,9 +117,11 @@ def whole(
     # of C++: the one in Python around it asks what has been asked already
     apply: Callable[..., Tensor] = super(torch.autograd.Function, Whole).apply
     target = target.contiguous()
+    if not torch.is_grad_enabled():  # or autograd would say that a leaf needs its gradient, which may take its place
+        logits = logits.detach()
     weights = Weights(form, float(taper), settings.batch, settings.reduction, ignore_index)
     made = plan(logits, target, weights, (weight, sample_weight), inplace and _may_overwrite(logits), again)
-    if weight is None and sample_weight is None and not inplace and is_usual(logits, target):
+    if weight is None and sample_weight is None and is_usual(logits, target):
         if len(settings.repeats) >= REMEMBERED:
             settings.repeats.clear()
         settings.repeats[logits.shape] = Repeat(apply, made, logits, target)

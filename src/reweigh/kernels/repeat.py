@@ -37,6 +37,7 @@ class Repeat:
             and target.is_contiguous()
             and logits.data_ptr() % 16 == 0
             and not (self.plan.eager and is_captured(logits))
+            and not (logits.requires_grad and (not torch.is_grad_enabled() or (self.plan.inplace and logits.is_leaf)))
         ):
             return self.apply(logits, target, self.plan)
         return None
