@@ -96,6 +96,16 @@ def test_settings_that_change_after_a_call(device: torch.device) -> None:
         torch.testing.assert_close(criterion(logits, target).double(), criterion(logits.double(), target))
 
 
+def test_a_shallow_copy_with_another_setting(device: torch.device) -> None:
+    logits, target = torch.randn(6, 10, device=device), torch.arange(6, device=device)
+    criterion = Criterion(DM(0.5, 8))
+    twin = copy.copy(criterion)
+    twin.ignore_index = 3
+    for _ in range(2):
+        for each in (criterion, twin):
+            torch.testing.assert_close(each(logits, target).double(), each(logits.double(), target))
+
+
 def test_batches_that_one_program_takes_outside_of_graphs(
     device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -121,8 +121,8 @@ class WithOptions(nn.Module):
             self._check_options(options)
             self._options = None if options.normalise == "unit" and _may_move(as_weighting(value)) else options
             self._modules.pop(name, None)  # or nothing but a module could take its place
-        elif self.__dict__.get("_options"):
-            self.options.repeats.clear()  # they hold for a module as it was
+        elif name not in ("training", "_options", "_settings") and self.__dict__.get("_options") is not None:
+            self._options = replace(self.options)  # without `repeats`: they hold for a module as it was
         super().__setattr__(name, value)
 
     def _check_options(self, options: Options) -> None:
