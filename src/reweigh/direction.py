@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 from torch.nn.functional import logsigmoid
 
 LOG2_E = math.log2(math.e)
@@ -34,7 +33,7 @@ def at_least_float32(logits: Tensor) -> Tensor:
 def is_batched(x: Tensor) -> bool:
     """Whether x stands for several tensors, as in `vmap` and `torch.autograd.grad(..., is_grads_batched=True)`."""
     # torch has two kinds of them; a compiler need not follow us there, and has neither
-    return not is_compiling() and (_is_batched(x) or _is_batched_of_old(x))
+    return not torch.compiler.is_compiling() and (_is_batched(x) or _is_batched_of_old(x))
 
 
 def statistic(x: Tensor) -> Tensor:

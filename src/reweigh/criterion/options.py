@@ -121,7 +121,7 @@ class WithOptions(nn.Module):
             self._check_options(options)
             self._options = None if options.normalise == "unit" and _may_move(as_weighting(value)) else options
             self._modules.pop(name, None)  # or nothing but a module could take its place
-        elif name not in ("training", "_options", "_settings") and self.__dict__.get("_options") is not None:
+        elif name not in ("training", "_options") and self.__dict__.get("_options") is not None:
             self._options = replace(self.options)  # without `repeats`: they hold for a module as it was
         super().__setattr__(name, value)
 

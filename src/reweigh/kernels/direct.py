@@ -30,8 +30,8 @@ GRAPHS_KNOW = 12030
 def begins_early(place: int | None) -> bool:
     """Whether a kernel may be launched while the one before is still at work, and wait for it by itself.
 
-    The hardware does this from Hopper on, and CUDA graphs know of it from drivers for CUDA 12.3 on; it saves most of
-    the time from one kernel to the next.
+    The hardware does this from Hopper on, and CUDA graphs know of it from drivers for CUDA 12.3 on; it saves time from
+    one kernel to the next.
     """
     if place is None or gdc_wait is None or torch.version.hip is not None:
         return False

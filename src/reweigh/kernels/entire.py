@@ -27,14 +27,13 @@ Again = Callable[[Tensor, Tensor], Tensor]
 class Plan(NamedTuple):
     """What is launched for logits of a layout, forward (of `at_once` and `fused` one at most) and backward.
 
-    With the shape of the value, the weights of classes and examples, and `again`, which gives the value of logits and
-    labels another way. `eager` is a plan that is not for CUDA graphs.
+    With the weights of classes and examples, and `again`, which gives the value of logits and labels another way.
+    `eager` is a plan that is not for CUDA graphs.
     """
 
     at: Layout
     weights: Weights
     inplace: bool
-    rows: tuple[int, ...]
     factors: Factors
     again: Again
     eager: bool
@@ -59,8 +58,7 @@ def plan(logits: Tensor, target: Tensor, weights: Weights, factors: Factors, inp
     else:
         back = launch.emit(at, weights.ignore_index, 0, _force(weigh))
     measure = launch.measure(at, weights.ignore_index)
-    rows = (at.n,) if weights.reduction == "none" else ()
-    return Plan(at, weights, inplace, rows, factors, again, eager, at_once, fused, measure, weigh, back)
+    return Plan(at, weights, inplace, factors, again, eager, at_once, fused, measure, weigh, back)
 
 
 class Whole(torch.autograd.Function):
@@ -73,7 +71,7 @@ class Whole(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Plan) -> Tensor:
         ctx.plan, ctx.gradient, ctx.correction = plan, None, None
-        factors, rows = plan.factors, plan.rows
+        factors, rows = plan.factors, plan.at.n if plan.weights.reduction == "none" else ()
         if not ctx.needs_input_grad[0] or (plan.at_once is None and plan.fused is None):
             book = _book(logits, 5)
             plan.measure(logits, target, book)
@@ -103,7 +101,7 @@ class Whole(torch.autograd.Function):
         if torch.is_grad_enabled() or is_batched(incoming):
             logits, target = ctx.saved_tensors[:2]
             return _otherwise(plan.again, plan.inplace, logits, target, incoming), None, None
-        stride = incoming.ndim and incoming.stride(0)  # 0 for a scalar that stands for all rows
+        stride = launch.step(incoming)
         if gradient is not None:
             ctx.gradient = None
             back = plan.back if stride == 0 else launch.rescale(plan.at, stride, ctx.correction is not None)
@@ -201,11 +199,7 @@ def _book(logits: Tensor, lines: int) -> Tensor:
 
 
 def _room(logits: Tensor, inplace: bool) -> Tensor:
-    if inplace:
-        return logits.detach()
-    if logits.is_contiguous():
-        return torch.empty_like(logits)
-    return torch.empty_like(logits, memory_format=torch.contiguous_format)
+    return logits.detach() if inplace else torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
 def _otherwise(again: Again, inplace: bool, logits: Tensor, target: Tensor, incoming: Tensor) -> Tensor:

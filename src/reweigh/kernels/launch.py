@@ -30,6 +30,8 @@ BUSY = 2048
 MULTIPLYING = 264
 # And what they take at a time, at most, and at least where rows are cut anew.
 WIDEST, EVEN = 8192, 512
+# Up to so many numbers by fewer threads: sooner over if there is nothing to do, and slower only on more.
+SOON_OVER = 2**25
 
 
 class Weights(NamedTuple):
@@ -95,8 +97,7 @@ def rescale(at: Layout, incoming_stride: int, corrected: bool) -> Launch:
         n, K = n * at.c // c, 16 // at.itemsize
     width = min(WIDEST, power_of_two(c))
     numbers, constants = (n, c, stride, incoming_stride), (width // K, K)
-    # with fewer threads it is sooner over if there is nothing to do, and a little slower on a large gradient
-    kinds, warps = (*at.kinds, corrected), max(1, min(4 if n * c <= PRESUMED else 16, width // 256))
+    kinds, warps = (*at.kinds, corrected), max(1, min(4 if n * c <= SOON_OVER else 16, width // 256))
     return Launch(at.place, kinds, passes.rescale, min(n, MULTIPLYING), numbers, constants, warps)
 
 

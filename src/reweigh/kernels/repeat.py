@@ -12,15 +12,17 @@ from torch import Tensor
 class Repeat:
     """The value of logits and labels like those of a call that kernels took, without weights; None for any other.
 
+    It is found by the shape of the logits, at which nobody looks again.
+
     Args:
         apply: (logits, target, plan) -> value.
     """
 
-    __slots__ = ("apply", "dtype", "label_dtype", "labels", "place", "plan", "shape")
+    __slots__ = ("apply", "dtype", "label_dtype", "labels", "place", "plan")
 
     def __init__(self, apply: Callable[..., Tensor], plan: Any, logits: Tensor, target: Tensor) -> None:
         self.apply, self.plan, self.place = apply, plan, logits.get_device()
-        self.shape, self.dtype, self.labels, self.label_dtype = logits.shape, logits.dtype, target.shape, target.dtype
+        self.dtype, self.labels, self.label_dtype = logits.dtype, target.shape, target.dtype
 
     def __call__(self, logits: Tensor, target: Tensor) -> Tensor | None:
         if (
@@ -28,14 +30,11 @@ class Repeat:
             and type(target) is Tensor
             and logits.dtype is self.dtype
             and target.dtype is self.label_dtype
-            and logits.shape == self.shape
             and target.shape == self.labels
             and logits.get_device() == self.place == target.get_device()
             and not torch._C._are_functorch_transforms_active()
             and not torch.is_anomaly_enabled()
-            and logits.is_contiguous()  # as in `is_usual`: a function's call is worth sparing here
-            and target.is_contiguous()
-            and logits.data_ptr() % 16 == 0
+            and is_usual(logits, target)
             and not (self.plan.eager and is_captured(logits))
             and not (logits.requires_grad and (not torch.is_grad_enabled() or (self.plan.inplace and logits.is_leaf)))
         ):

@@ -149,7 +149,7 @@ def _compiled(
     try:
         with torch.cuda.device(place):
             kernel = compiler(source, "rows", nvcc_options=options)
-            kernel.set_shared_memory_config(OVERHEAD + SLOT * cut.steps)
+            kernel.set_shared_memory_config(shape(cut, 1)[-1])
             if cut.cluster == 1:
                 return kernel, torch.cuda.get_device_properties(place).multi_processor_count
             clusters = c_int()  # not every multiprocessor has enough neighbours
