@@ -198,12 +198,13 @@ def test_what_is_launched_for_small_large_and_other_batches(
 
 
 @pytest.mark.parametrize("setting", [{}, {"reduction": "none"}, {"normalise": None}, {"inplace": True}], ids=str)
-def test_any_weighting_without_a_graph_is_the_same(
+def test_what_plain_torch_weighs_without_a_graph_is_the_same(
     setting: dict[str, Any], device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logits, target = draw(device)
     target[2] = -100
-    criterion = Criterion(Focal(2.0), **{"normalise": "batch", **setting}, weight=torch.rand(10, device=device) + 0.1)
+    tapered: dict[str, Any] = {"normalise": "batch", "taper": torch.tensor(1e-3, device=device), **setting}
+    criterion = Criterion(Focal(2.0), **tapered, weight=torch.rand(10, device=device) + 0.1)
 
     def result() -> tuple[Tensor, Tensor]:
         leaf = logits.clone().requires_grad_()

@@ -32,7 +32,8 @@ WEIGHING = {"FAMILY": 1, "INNER": True, "TAPER": True}
 WALKING = {"U": 4, "R": 1, "T": 128, "K": 8, "WHOLE": False, "SHIFTED": False}
 WHOLE = {"U": 1, "R": 8, "T": 16, "K": 8, "WHOLE": True, "SHIFTED": False}
 AT_ONCE = {"BATCH": True, "REDUCTION": 1, "R": 16, "T": 16, "K": 8}
-WEIGHED = {"REDUCTION": 1}
+WEIGHED = {"REDUCTION": 1, "BATCH": True}
+GIVEN = {"FAMILY": 3, "INNER": False, "TAPER": True, "BOUNDED": False, "REDUCTION": 1}
 CASES = [
     *(
         ("passes", name, shape | more)
@@ -44,7 +45,11 @@ CASES = [
     ("passes", "rescale", {"T": 256, "K": 8}),
     ("weigh", "weigh_rows", WEIGHING | WEIGHED | {"FAMILY": 0, "BOUNDED": False, "ALONE": False, "B": 128}),
     ("weigh", "weigh_rows", WEIGHING | WEIGHED | {"FAMILY": 1, "BOUNDED": True, "ALONE": True, "B": 1024}),
-    ("weigh", "settle", {"REDUCTION": 1, "B": 256}),
+    ("weigh", "weigh_rows", GIVEN | {"BATCH": True, "ALONE": True, "B": 1024}),
+    ("weigh", "weigh_rows", GIVEN | {"BATCH": False, "ALONE": True, "B": 1024}),
+    ("weigh", "weigh_rows", GIVEN | {"BATCH": False, "ALONE": False, "B": 128}),
+    ("weigh", "settle", {"REDUCTION": 1, "BATCH": True, "B": 256}),
+    ("weigh", "settle", {"REDUCTION": 2, "BATCH": False, "B": 256}),
     ("weigh", "count", {"B": 1024}),
     ("weigh", "tally", {"PRESUMED": True, "SINGLE": True, "B": 1024}),
     ("weigh", "tally", {"PRESUMED": True, "SINGLE": False, "B": 1024}),

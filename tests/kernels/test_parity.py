@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
+from beside_float64 import TOLERANCE, check, draw, result
 from reweigh.criterion import Criterion
-from reweigh.kernels import choice
 from reweigh.weighting import (
     CCE,
     DM,
@@ -18,50 +17,15 @@ from reweigh.weighting import (
     MAE,
     MSE,
     Beta,
-    Curve,
     Exponential,
     Focal,
     Normal,
-    PerClass,
     Tapered,
     Uniform,
     Weighting,
 )
 
-TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 4e-3, torch.float16: 1e-3}
 HALF = torch.bfloat16
-
-
-def draw(
-    n: int, c: int, device: torch.device, dtype: torch.dtype = torch.float32, spread: float = 3.0
-) -> tuple[Tensor, Tensor]:
-    rng = torch.Generator().manual_seed(n * 1000 + c)
-    logits = (torch.randn(n, c, generator=rng) * spread).to(dtype)
-    return logits.to(device), torch.randint(c, (n,), generator=rng).to(device)
-
-
-def result(
-    criterion: Criterion, logits: Tensor, target: Tensor, incoming: Tensor | None = None, **call: Any
-) -> tuple[Tensor, Tensor]:
-    """Value and gradient with respect to logits that are no leaf."""
-    leaf = logits.detach().requires_grad_()
-    z = leaf.view_as(leaf)
-    value = criterion(z, target, **call)
-    (gradient,) = torch.autograd.grad(value, z, torch.ones_like(value) if incoming is None else incoming)
-    return value.detach(), gradient
-
-
-def check(criterion: Criterion, logits: Tensor, target: Tensor, incoming: Tensor | None = None, **call: Any) -> None:
-    """Against the same criterion on float64 logits, which no kernel takes."""
-    assert choice.usable(logits, target)
-    value, gradient = result(criterion, logits, target, incoming, **call)
-    exact = None if incoming is None else incoming.double()
-    expected_value, expected = result(criterion, logits.double(), target, exact, **call)
-    assert gradient.dtype == logits.dtype
-    assert value.dtype == torch.float32
-    assert (gradient.double() - expected).norm() <= TOLERANCE[logits.dtype] * expected.norm()
-    torch.testing.assert_close(value.double(), expected_value, rtol=2e-6, atol=2e-6)
-
 
 WEIGHTINGS = [
     DM(0.5, 8),
@@ -91,23 +55,6 @@ def test_batch_normalisation(weighting: Weighting, device: torch.device) -> None
     check(Criterion(weighting, normalise="batch"), *draw(6, 10, device))
 
 
-@pytest.mark.parametrize(
-    "weighting",
-    [Focal(2.0), Curve(((0.0, 0.2), (1.0, 0.0))), CCE() + 3.0 * MAE(), lambda p: 1 - p],
-    ids=["focal", "curve", "sum", "callable"],  # a lambda's repr has its address, which no two processes share
-)
-@pytest.mark.parametrize("normalise", [None, "batch"])
-def test_any_other_weighting(weighting: Any, normalise: Any, device: torch.device) -> None:
-    check(Criterion(weighting, normalise=normalise), *draw(6, 10, device))
-
-
-def test_parameters_by_class_and_by_example(device: torch.device) -> None:
-    logits, target = draw(6, 10, device)
-    by_class = torch.linspace(1, 8, 10, dtype=torch.float64, device=device)
-    check(Criterion(PerClass(DM(0.5, by_class))), logits, target)
-    check(Criterion(DM(0.5, by_class[:6]), taper=by_class[:6] * 1e-3), logits, target)
-
-
 SHAPES = [(1, 2), (5, 2), (65, 3), (3, 100), (2, 1000), (2, 4096), (2, 4104), (2, 9001), (2, 33000)]
 
 
@@ -121,10 +68,17 @@ def test_shapes_and_types(shape: tuple[int, int], dtype: torch.dtype, device: to
 
 
 @pytest.mark.parametrize("shape", [(1100, 3), (130, 40)], ids=str)
-def test_many_rows_under_batch_normalisation(shape: tuple[int, int], device: torch.device) -> None:
+@pytest.mark.parametrize(
+    ("weighting", "normalise"), [(DM(0.5, 24), "batch"), (Focal(2.0), "batch"), (Focal(2.0), None)], ids=str
+)
+def test_many_rows(weighting: Weighting, normalise: Any, shape: tuple[int, int], device: torch.device) -> None:
     logits, target = draw(*shape, device)
     target[::7] = -100
-    check(Criterion(DM(0.5, 24)), logits * 0.3, target)
+    check(Criterion(weighting, normalise=normalise), logits * 0.3, target)
+    if normalise is None:  # a mean may divide by less than nothing
+        sample = torch.linspace(-1, 0.5, len(logits), device=device)
+        check(Criterion(weighting, normalise=None), logits * 0.3, target, sample_weight=sample)
+        check(Criterion(weighting, normalise=None, reduction="sum"), logits * 0.3, target, sample_weight=sample)
 
 
 @pytest.mark.parametrize("presumed", [0, 2**25])
@@ -156,7 +110,10 @@ def test_strided_rows(dtype: torch.dtype, device: torch.device) -> None:
 @pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("normalise", [None, "batch"])
-def test_weights_reductions_and_incoming_gradients(reduction: Any, normalise: Any, device: torch.device) -> None:
+@pytest.mark.parametrize("weighting", [GCE(0.7), Focal(2.0)], ids=repr)
+def test_weights_reductions_and_incoming_gradients(
+    weighting: Weighting, reduction: Any, normalise: Any, device: torch.device
+) -> None:
     if reduction == "sum" and normalise == "batch":
         pytest.skip("refused: batch normalisation is its own divisor")
     logits, target = draw(9, 10, device)
@@ -165,15 +122,16 @@ def test_weights_reductions_and_incoming_gradients(reduction: Any, normalise: An
     sample = torch.linspace(0, 1, 9, device=device)
     incoming = torch.linspace(-1, 2, 9, device=device) if reduction == "none" else torch.tensor(-0.25, device=device)
     settings: dict[str, Any] = {"normalise": normalise, "reduction": reduction, "ignore_index": 3}
-    check(Criterion(GCE(0.7), **settings), logits, target, incoming)
-    check(Criterion(GCE(0.7), weight=weight, **settings), logits, target, incoming, sample_weight=sample)
-    check(Criterion(GCE(0.7), **settings), logits, target, incoming, sample_weight=sample.double())
+    check(Criterion(weighting, **settings), logits, target, incoming)
+    check(Criterion(weighting, weight=weight, **settings), logits, target, incoming, sample_weight=sample)
+    check(Criterion(weighting, **settings), logits, target, incoming, sample_weight=sample.double())
 
 
 @pytest.mark.usefixtures("_passes")
-def test_negative_sample_weights(device: torch.device) -> None:
+@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0)], ids=repr)
+def test_negative_sample_weights(weighting: Weighting, device: torch.device) -> None:
     sample = torch.tensor([-1.0, 2.0, -0.5, 1.0, 0.0, 3.0], device=device)
-    check(Criterion(CCE()), *draw(6, 10, device), sample_weight=sample)
+    check(Criterion(weighting), *draw(6, 10, device), sample_weight=sample)
 
 
 @pytest.mark.usefixtures("_passes")
@@ -201,7 +159,9 @@ def test_masked_classes_and_far_margins(normalise: Any, dtype: torch.dtype, devi
 
 
 @pytest.mark.usefixtures("_passes")
-@pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8), MAE(), GCE(0.7), GCE(0.1), Beta(1.5, 2)], ids=repr)
+@pytest.mark.parametrize(
+    "weighting", [CCE(), DM(0.5, 8), MAE(), GCE(0.7), GCE(0.1), Beta(1.5, 2), Focal(2.0), MAE() + GCE(0.1)], ids=repr
+)
 def test_a_batch_of_labels_that_are_masked_out(weighting: Weighting, device: torch.device) -> None:
     logits, target = draw(6, 10, device)
     logits[torch.arange(6), target] = -math.inf
@@ -216,7 +176,7 @@ def test_norm_is_the_weight_to_the_ends(device: torch.device) -> None:
     own = torch.linspace(-90, 90, 61, dtype=torch.float64) + others.logsumexp(1)
     logits = torch.cat((own[:, None], others), 1).float().to(device)
     target = torch.zeros(61, dtype=torch.long, device=device)
-    for weighting in (CCE(), GCE(0.7), DM(0.5, 8), Beta(2.5, 1.5)):
+    for weighting in (CCE(), GCE(0.7), DM(0.5, 8), Beta(2.5, 1.5), Focal(2.0)):
         criterion = Criterion(weighting, normalise=None, taper=0.0, reduction="sum")
         _, gradient = result(criterion, logits, target)
         _, exact = result(criterion, logits.double(), target)
@@ -235,22 +195,27 @@ def test_large_common_offsets_cost_nothing(device: torch.device) -> None:
 
 @pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("normalise", [None, "batch"])
-def test_nothing_valid_and_nothing_weighed_give_zero(normalise: Any, device: torch.device) -> None:
-    logits, target = draw(4, 10, device)
-    criterion = Criterion(DM(0.5, 8), normalise=normalise)
+@pytest.mark.parametrize("weighting", [DM(0.5, 8), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("rows", [4, 1100])
+def test_nothing_valid_and_nothing_weighed_give_zero(
+    rows: int, weighting: Weighting, normalise: Any, device: torch.device
+) -> None:
+    logits, target = draw(rows, 10, device)
+    criterion = Criterion(weighting, normalise=normalise)
     value, gradient = result(criterion, logits, torch.full_like(target, -100))
     assert value == 0
     assert not gradient.any()
-    _, gradient = result(criterion, logits, target, sample_weight=torch.zeros(4, device=device))
+    _, gradient = result(criterion, logits, target, sample_weight=torch.zeros(rows, device=device))
     assert not gradient.any()
 
 
 @pytest.mark.usefixtures("_passes")
-def test_nan_and_unknown_labels_show(device: torch.device) -> None:
+@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0)], ids=repr)
+def test_nan_and_unknown_labels_show(weighting: Weighting, device: torch.device) -> None:
     logits, target = draw(4, 2, device)
     logits[1, 1 - target[1]] = math.nan
     target[2] = 7
-    _, gradient = result(Criterion(CCE(), reduction="sum"), logits, target)
+    _, gradient = result(Criterion(weighting, reduction="sum"), logits, target)
     assert gradient[[1, 2]].isnan().all()
     assert gradient[[0, 3]].isfinite().all()
 

@@ -123,7 +123,7 @@ class _Call(NamedTuple):
             plain = options.value == "cross_entropy" and options.process_group is None and self.log_normaliser is None
             if plain and by_index and options.normalise != "class":
                 beside = (options, self.weight, self.ignore_index, self.sample_weight)
-                value = kernels.whole(logits, target, *beside, inplace, self.by_margins)
+                value = kernels.whole(logits, target, *beside, inplace, self.by_margins, self.log_weight)
                 if value is not None:
                     return value
             if by_index and self.is_direct():
@@ -161,6 +161,15 @@ class _Call(NamedTuple):
 
         labels, value, coefficient = self.weighed(logits, target, find)
         return _reduce(value, self.options, labels.dense, logits), coefficient / 2, found[0]
+
+    def log_weight(self, margins: Tensor, target: Tensor, num_classes: int) -> Tensor:
+        """Of rows that kernels have measured and cannot weigh."""
+        weighting = self.options.weighting
+        if self.options.by_label:
+            known = target.long()  # wide before it is compared: -100 is 156 in a uint8
+            known = known.masked_fill(known == self.ignore_index, 0)
+            weighting = choose(weighting, known, num_classes, margins.shape)
+        return weighting.log_weight(*log_probabilities(margins))
 
     def between_passes(self, logits: Tensor, target: Tensor, margins: Tensor) -> tuple[Tensor, Tensor]:
         labels, value, coefficient = self.weighed(logits, target, lambda *_: margins)

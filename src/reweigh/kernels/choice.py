@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from reweigh.kernels.forms import form_of
+from reweigh.kernels.forms import OTHER, form_of
 from reweigh.kernels.repeat import Repeat, is_usual
 from reweigh.weighting import Weighting
 from reweigh.weighting.parameter import Parameter
@@ -100,17 +100,19 @@ def whole(
     sample_weight: Tensor | None,
     inplace: bool,
     again: Callable[[Tensor, Tensor], Tensor],
+    log_weight: Callable[[Tensor, Tensor, int], Tensor],
 ) -> Tensor | None:
-    """The cross entropy and the designed gradient of usable logits, where kernels can do all of it; else None.
+    """The cross entropy and the designed gradient of usable logits, where kernels can do all but log w; else None.
 
-    `again` gives the same from logits and labels another way, for a second derivative or a second backward pass.
+    `again` gives the same from logits and labels another way, for a second derivative or a second backward pass;
+    `log_weight(margins, target, C)` in plain torch what no kernel knows.
     """
     taper = settings.taper
     if torch.compiler.is_compiling() or isinstance(taper, Tensor) or 0 < taper < LEAST_TAPER:
         return None
-    form = form_of(settings.weighting)
-    if form is None or not (_plain(weight, logits, 1) and _plain(sample_weight, logits, 0)):
+    if not (_plain(weight, logits, 1) and _plain(sample_weight, logits, 0)):
         return None
+    form = form_of(settings.weighting)
     from reweigh.kernels.entire import Whole, plan
     from reweigh.kernels.launch import Weights
 
@@ -119,8 +121,9 @@ def whole(
     target = target.contiguous()
     if not torch.is_grad_enabled():  # or autograd would say that a leaf needs its gradient, which may take its place
         logits = logits.detach()
-    weights = Weights(form, float(taper), settings.batch, settings.reduction, ignore_index)
-    made = plan(logits, target, weights, (weight, sample_weight), inplace and _may_overwrite(logits), again)
+    weights = Weights(form or OTHER, float(taper), settings.batch, settings.reduction, ignore_index)
+    other, over = None if form else log_weight, inplace and _may_overwrite(logits)
+    made = plan(logits, target, weights, (weight, sample_weight), over, again, other)
     if weight is None and sample_weight is None and is_usual(logits, target):
         if len(settings.repeats) >= REMEMBERED:
             settings.repeats.clear()

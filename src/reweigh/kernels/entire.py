@@ -22,13 +22,14 @@ from reweigh.kernels.tiles import Layout, layout, power_of_two
 AT_ONCE, AT_ONCE_EAGERLY = 2**13, 2**15
 Factors = tuple[Tensor | None, Tensor | None]
 Again = Callable[[Tensor, Tensor], Tensor]
+LogWeight = Callable[[Tensor, Tensor, int], Tensor]
 
 
 class Plan(NamedTuple):
     """What is launched for logits of a layout, forward (of `at_once` and `fused` one at most) and backward.
 
     With the weights of classes and examples, and `again`, which gives the value of logits and labels another way.
-    `eager` is a plan that is not for CUDA graphs.
+    `eager` is a plan that is not for CUDA graphs. `log_weight` is of (margins, target, C), where no kernel can weigh.
     """
 
     at: Layout
@@ -36,6 +37,7 @@ class Plan(NamedTuple):
     inplace: bool
     factors: Factors
     again: Again
+    log_weight: LogWeight | None
     eager: bool
     at_once: Launch | None
     fused: Fused | None
@@ -44,21 +46,29 @@ class Plan(NamedTuple):
     back: Launch
 
 
-def plan(logits: Tensor, target: Tensor, weights: Weights, factors: Factors, inplace: bool, again: Again) -> Plan:
+def plan(
+    logits: Tensor,
+    target: Tensor,
+    weights: Weights,
+    factors: Factors,
+    inplace: bool,
+    again: Again,
+    log_weight: LogWeight | None,
+) -> Plan:
     """A single pass needs the scale beforehand: not under batch normalisation, unless one program has the batch."""
     at = layout(logits, inplace, target, *factors)
     size = power_of_two(at.n) * power_of_two(at.c)
-    eager = AT_ONCE < size <= AT_ONCE_EAGERLY and not is_captured(logits)
-    small = eager or size <= AT_ONCE
+    eager = log_weight is None and AT_ONCE < size <= AT_ONCE_EAGERLY and not is_captured(logits)
+    small = log_weight is None and (eager or size <= AT_ONCE)
     at_once = launch.at_once(at, weights) if small else None
-    fused = None if small or weights.batch else launch.fused(at, weights)
+    fused = None if small or weights.batch or log_weight is not None else launch.fused(at, weights)
     weigh = launch.weigh_book(at, weights)
     if small or fused:
         back = launch.rescale(at, 0, fused is not None and fused.presumed)
     else:
         back = launch.emit(at, weights.ignore_index, 0, _force(weigh))
     measure = launch.measure(at, weights.ignore_index)
-    return Plan(at, weights, inplace, factors, again, eager, at_once, fused, measure, weigh, back)
+    return Plan(at, weights, inplace, factors, again, log_weight, eager, at_once, fused, measure, weigh, back)
 
 
 class Whole(torch.autograd.Function):
@@ -75,6 +85,8 @@ class Whole(torch.autograd.Function):
         if not ctx.needs_input_grad[0] or (plan.at_once is None and plan.fused is None):
             book = _book(logits, 5)
             plan.measure(logits, target, book)
+            if plan.log_weight is not None:
+                book[3] = plan.log_weight(book[0], target, plan.at.c)
             value = logits.new_empty(rows, dtype=torch.float32)
             settled = None
             if plan.weigh.settle is not None:

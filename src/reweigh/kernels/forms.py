@@ -26,7 +26,7 @@ from reweigh.weighting import (
 )
 
 LOG2 = math.log(2)
-POWERS, EMPHASIS, BELL = 0, 1, 2
+POWERS, EMPHASIS, BELL, GIVEN = 0, 1, 2, 3
 
 
 class Form(NamedTuple):
@@ -35,6 +35,7 @@ class Form(NamedTuple):
     POWERS     a log p + b log q + c         CCE, MAE, MSE, GCE, Beta, Uniform
     EMPHASIS   b exp(a log p + log q) + c    DM, IMAE, Exponential
     BELL       b p (a + q) + c               Normal
+    GIVEN      from plain torch              any other
     """
 
     family: int
@@ -44,6 +45,7 @@ class Form(NamedTuple):
     inner: float = 0.0
 
 
+OTHER = Form(GIVEN, 0.0, 0.0)
 # By exact type: a subclass may weigh differently.
 FORMS: dict[type, Callable[[Any], Form]] = {
     CCE: lambda w: Form(POWERS, 0.0, 1.0, LOG2),

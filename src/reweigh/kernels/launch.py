@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reweigh.kernels import passes, weigh
 from reweigh.kernels.direct import Launch
-from reweigh.kernels.forms import POWERS, Form
+from reweigh.kernels.forms import BELL, EMPHASIS, Form
 from reweigh.kernels.rows import Rows, rows
 from reweigh.kernels.tiles import Layout, batch_tile, cdiv, power_of_two, tile
 
@@ -56,7 +56,7 @@ class Weights(NamedTuple):
     def bounded(self) -> bool:
         """Whether w, between exp(c - |b|) and exp(c + |b|), can be summed in float64 as it is."""
         family, _, b, c, inner = self.form
-        return family != POWERS and abs(b) + abs(c) < BOUND and inner == 0
+        return family in (EMPHASIS, BELL) and abs(b) + abs(c) < BOUND and inner == 0
 
 
 def step(incoming: Tensor) -> int:
@@ -170,10 +170,10 @@ def weigh_book(at: Layout, weights: Weights) -> Weigh:
     programs, reduction = cdiv(n, B), REDUCTIONS[weights.reduction]
     alone = programs == 1
     numbers = (n, at.c, weights.ignore_index, *weights.numbers)
-    constants = (*weights.choices, weights.bounded, reduction, alone, B)
+    constants = (*weights.choices, weights.bounded, reduction, weights.batch, alone, B)
     rows = Launch(place, (*others,), weigh.weigh_rows, programs, numbers, constants, max(4, B // 64))
     settle = None
     if not alone:
         wide = min(256, power_of_two(programs))  # no wider than needed: half a microsecond
-        settle = Launch(place, (), weigh.settle, 1, (programs,), (reduction, wide), 4)
-    return Weigh(rows, settle, 1 + 4 * programs)
+        settle = Launch(place, (), weigh.settle, 1, (programs,), (reduction, weights.batch, wide), 4)
+    return Weigh(rows, settle, 2 + 4 * programs)

@@ -35,7 +35,7 @@ from reweigh.kernels.language import (
     wide_end,
     within,
 )
-from reweigh.kernels.weigh import IGNORED, MEAN, NONE, margin_of, over, over_batch, own_logit, reduced, totals, weigh
+from reweigh.kernels.weigh import IGNORED, NONE, forces, margin_of, own_logit, reduced, totals, weigh
 
 # What pass two multiplies the incoming gradient by: nothing; a row's share; what is left of its share to settle.
 PLAIN, SHARED, UNSETTLED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -125,7 +125,7 @@ def emit(
 ) -> None:  # fmt: skip
     """Pass two; a row is the work of `parts` programs, `span` columns (a multiple of U T K) each.
 
-    c is `incoming`, times (FORCE) the share in the book, or s x taper x exp(log w + what is settled).
+    c is `incoming`, times (FORCE) the share in the book, or s x taper x w relative to what is settled.
     From the last row to the first: the caches still hold what pass one read last.
     """
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
@@ -143,8 +143,8 @@ def emit(
         c *= tl.load(book + 3 * N + i, mask=live, other=0.0)
     elif FORCE == UNSETTLED:
         pull = tl.load(book + 4 * N + i, mask=live, other=0.0)
-        w = exp(tl.load(book + 3 * N + i, mask=live, other=0.0) + tl.load(settled))
-        c *= tl.where(pull == 0, 0.0, pull * w)
+        w = exp(tl.load(book + 3 * N + i, mask=live, other=0.0) - tl.load(settled))
+        c *= tl.where(pull == 0, 0.0, pull * w) * tl.load(settled + 1)
     live &= c != 0
     top = tl.load(book + N + i, mask=live, other=0.0).to(tl.float32)
     up = (0.5 * c).to(tl.float32) / tl.load(book + 2 * N + i, mask=live, other=1.0).to(tl.float32)
@@ -254,11 +254,7 @@ def at_once(
     e, top, rest = whole_rows(x, y, live, j, logits.dtype.element_ty != tl.float32)
     log_w, active, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
     w, top_w, total, mass, surprise = totals(log_w, active, s, value, BATCH, BOUNDED)
-    force = tl.where(pull == 0, 0.0, pull * w)
-    if BATCH:
-        force *= over_batch(top_w, total)
-    elif REDUCTION == MEAN:
-        force *= over(mass)
+    force = forces(pull, w, top_w, total, mass, BATCH, REDUCTION)
     if REDUCTION == NONE:
         tl.store(values + i, value.to(tl.float32), mask=i < N)
     else:

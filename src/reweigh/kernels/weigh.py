@@ -1,10 +1,10 @@
 """What happens to N numbers: from margins to weights, their normaliser, and the value.
 
-Between the passes, under batch normalisation:
+Between the passes:
 
     weigh_rows   margins -> shares of the whole, where one program has all rows; else log w, s x taper and one partial
                  result per program: largest log w, Σ s w relative to it, Σ s, Σ s (-log p)
-    settle       partial results -> log of the normaliser, and the value
+    settle       partial results -> what weights are relative to, the scale, and the value
 
 Around the single pass:
 
@@ -26,6 +26,8 @@ FLOOR = tl.constexpr(-1.7976931348623157e308)
 LOWEST = tl.constexpr(-1.7976931348623157e300)  # below are powers of 0, as in reweigh.weighting.parameter.is_none
 # The families of weightings that a kernel can weigh by itself, as in forms.py.
 POWERS, EMPHASIS, BELL = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+# And any other: log w comes from plain torch.
+GIVEN = tl.constexpr(3)
 # How the value is reduced, as in launch.py.
 NONE, MEAN = tl.constexpr(0), tl.constexpr(1)
 # What the single pass leaves as the value of a row that takes no part. A cross entropy is never that, unless weights of
@@ -54,7 +56,8 @@ def weigh(
 ) -> tl.tensor:  # fmt: skip
     """log w; s where there is a derivative to give, before and after taper; and the cross entropy s (-log p).
 
-    In float64, but for log(1 + exp(-|m|)), which lies in [0, log 2], and what the taper divides by.
+    In float64, but for log(1 + exp(-|m|)), which lies in [0, log 2], and what the taper divides by. Where log w is
+    GIVEN, it is `a`.
     """
     small = exp(-tl.abs(m))
     bend = log1p(small.to(tl.float32)).to(tl.float64)
@@ -66,6 +69,8 @@ def weigh(
         log_w = a * log_p + b * log_q + c
     elif FAMILY == EMPHASIS:
         log_w = b * exp(a * log_p + log_q) + c
+    elif FAMILY == GIVEN:
+        log_w = a
     else:
         log_w = b * exp(log_p) * (a + exp(log_q)) + c
     # q = odds / (1 + small), so that q / (q + taper) = odds / (odds + taper (1 + small))
@@ -136,31 +141,56 @@ def over_batch(top: tl.tensor, total: tl.tensor) -> tl.tensor:
 
 
 @jit
+def forces(
+    pull: tl.tensor, w: tl.tensor, top: tl.tensor, total: tl.tensor, mass: tl.tensor, BATCH: tl.constexpr,
+    REDUCTION: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """What the directions of all rows are multiplied by."""
+    return tl.where(pull == 0, 0.0, pull * w) * scale(top, total, mass, BATCH, REDUCTION)
+
+
+@jit
+def scale(top: tl.tensor, total: tl.tensor, mass: tl.tensor, BATCH: tl.constexpr, REDUCTION: tl.constexpr) -> tl.tensor:
+    """What s w is divided by, turned over: the batch's, for a mean Σ s, or nothing."""
+    factor = tl.full([], 1.0, tl.float64)
+    if BATCH:
+        factor = over_batch(top, total)
+    elif REDUCTION == MEAN:
+        factor = over(mass)
+    return factor
+
+
+@jit
 def weigh_rows(
     book: tl.tensor, target: tl.tensor, values: tl.tensor, settled: tl.tensor, class_weight: tl.tensor,
     sample_weight: tl.tensor, N: tl.int32, C: tl.int32, ignore: tl.int64,
     a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64, taper: tl.float64,
     FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
-    ALONE: tl.constexpr, B: tl.constexpr, EARLY: tl.constexpr,
+    BATCH: tl.constexpr, ALONE: tl.constexpr, B: tl.constexpr, EARLY: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Weigh B rows; a program that is ALONE settles, too. `settled` is the logarithm to add, and partial results."""
+    """Weigh B rows; a program that is ALONE settles, too. `settled` are two numbers of `settle`, and partial results.
+
+    A log w that is GIVEN stands in the book where it will be.
+    """
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     y, live = labels(target, i, N, C, ignore)
     s = importance(y, i, live, class_weight, sample_weight)
     follow(EARLY)
     m = tl.load(book + i, mask=i < N, other=0.0)
+    if FAMILY == GIVEN:
+        a = tl.load(book + 3 * N + i, mask=i < N, other=0.0)
     log_w, active, pull, value = weigh(m, s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
     if REDUCTION == NONE:
         tl.store(values + i, value.to(tl.float32), mask=i < N)
-    w, top, total, mass, surprise = totals(log_w, active, s, value, True, BOUNDED)
+    w, top, total, mass, surprise = totals(log_w, active, s, value, BATCH, BOUNDED)
     if ALONE:
-        tl.store(book + 3 * N + i, tl.where(pull == 0, 0.0, pull * w) * over_batch(top, total), mask=i < N)
+        tl.store(book + 3 * N + i, forces(pull, w, top, total, mass, BATCH, REDUCTION), mask=i < N)
         if REDUCTION != NONE:
             tl.store(values, reduced(surprise, mass, REDUCTION).to(tl.float32))
     else:
         tl.store(book + 3 * N + i, log_w, mask=i < N)
         tl.store(book + 4 * N + i, pull, mask=i < N)
-        at = settled + 1 + tl.program_id(0) * 4
+        at = settled + 2 + tl.program_id(0) * 4
         tl.store(at, top)
         tl.store(at + 1, total)
         tl.store(at + 2, mass)
@@ -169,15 +199,19 @@ def weigh_rows(
 
 @jit
 def settle(
-    settled: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.constexpr, B: tl.constexpr, EARLY: tl.constexpr
-) -> None:
-    """One program: merge the partial results of P others."""
+    settled: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.constexpr, BATCH: tl.constexpr, B: tl.constexpr,
+    EARLY: tl.constexpr,
+) -> None:  # fmt: skip
+    """One program: merge the partial results of P others into `settled`, top and scale: w exp(-top) scale is a share.
+
+    Without batch normalisation top is 0.
+    """
     follow(EARLY)
     top = tl.full([B], -float("inf"), tl.float64)
     total, mass, surprise = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
     for start in range(0, P, B):
         k = start + tl.arange(0, B)
-        at, inside = settled + 1 + k * 4, k < P
+        at, inside = settled + 2 + k * 4, k < P
         new = tl.load(at, mask=inside, other=-float("inf"))
         higher = tl.maximum(top, new)
         finite = tl.where(higher == -float("inf"), 0.0, higher)
@@ -188,8 +222,9 @@ def settle(
     highest = tl.max(top, 0)
     shares = tl.where(total == 0, 0.0, total * exp(top - highest))
     whole, mass, surprise = tl.reduce((shares, mass, surprise), 0, add_three)
-    inverse = over_batch(highest, whole)
-    tl.store(settled, tl.where(inverse == 0, 0.0, tl.log(inverse) - highest))  # all weights zero: leave them so
+    factor = scale(highest, whole, mass, BATCH, REDUCTION)
+    tl.store(settled, tl.where(highest == -float("inf"), 0.0, highest))
+    tl.store(settled + 1, factor)
     if REDUCTION != NONE:
         tl.store(values, reduced(surprise, mass, REDUCTION).to(tl.float32))
 
