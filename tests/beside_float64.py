@@ -9,7 +9,10 @@ from torch import Tensor
 
 from reweigh.criterion import Criterion
 from reweigh.kernels import choice
+from reweigh.weighting import CCE, MAE, Weighting
 
+# What no kernel can weigh.
+OTHER: Weighting = CCE() + 3.0 * MAE()
 TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 4e-3, torch.float16: 1e-3}
 
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from beside_float64 import OTHER
 from reweigh.criterion import Criterion
 from reweigh.kernels import choice
-from reweigh.weighting import CCE, DM, Focal, Weighting
+from reweigh.weighting import CCE, DM, Weighting
 
 NORMALISE = [None, "batch", "class"]
 
@@ -48,7 +49,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.usefixtures("_passes")
-@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("weighting", [CCE(), OTHER], ids=repr)
 def test_many_gradients_at_once(weighting: Weighting, device: torch.device) -> None:
     logits, target = draw(device)
     leaf = logits.requires_grad_()
@@ -63,7 +64,7 @@ def test_many_gradients_at_once(weighting: Weighting, device: torch.device) -> N
 
 @pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("normalise", NORMALISE)
-@pytest.mark.parametrize("weighting", [DM(0.5, 8), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("weighting", [DM(0.5, 8), OTHER], ids=repr)
 def test_backward_twice(weighting: Weighting, normalise: Any, device: torch.device) -> None:
     logits, target = draw(device)
     z = logits.requires_grad_().view_as(logits)
@@ -77,7 +78,7 @@ def test_backward_twice(weighting: Weighting, normalise: Any, device: torch.devi
 
 @pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("normalise", NORMALISE)
-@pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8), OTHER], ids=repr)
 def test_second_derivative(weighting: Weighting, normalise: Any, device: torch.device) -> None:
     logits, target = draw(device, 3, 4)
     criterion = Criterion(weighting, normalise=normalise)
@@ -108,7 +109,7 @@ def test_derivative_with_respect_to_sample_weights(device: torch.device) -> None
 
 @pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("normalise", NORMALISE)
-@pytest.mark.parametrize("weighting", [DM(0.5, 8), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("weighting", [DM(0.5, 8), OTHER], ids=repr)
 def test_in_place(weighting: Weighting, normalise: Any, device: torch.device) -> None:
     logits, target = draw(device)
     plain = gradient(Criterion(weighting, normalise=normalise), logits, target)
@@ -134,7 +135,7 @@ def test_in_place_is_noticed_by_an_operation_that_kept_its_result(device: torch.
 
 def test_in_place_refuses_a_leaf_and_spares_rows_that_share_memory(device: torch.device) -> None:
     logits, target = draw(device)
-    for weighting in (CCE(), Focal(2.0)):
+    for weighting in (CCE(), OTHER):
         with pytest.raises(ValueError, match="inplace=True would overwrite the logits"):
             Criterion(weighting, inplace=True)(logits.clone().requires_grad_(), target)
         with torch.no_grad():
@@ -204,7 +205,7 @@ def test_what_plain_torch_weighs_without_a_graph_is_the_same(
     logits, target = draw(device)
     target[2] = -100
     tapered: dict[str, Any] = {"normalise": "batch", "taper": torch.tensor(1e-3, device=device), **setting}
-    criterion = Criterion(Focal(2.0), **tapered, weight=torch.rand(10, device=device) + 0.1)
+    criterion = Criterion(OTHER, **tapered, weight=torch.rand(10, device=device) + 0.1)
 
     def result() -> tuple[Tensor, Tensor]:
         leaf = logits.clone().requires_grad_()
@@ -219,7 +220,7 @@ def test_what_plain_torch_weighs_without_a_graph_is_the_same(
 
 
 @pytest.mark.parametrize("normalise", NORMALISE)
-@pytest.mark.parametrize("weighting", [DM(0.5, 8), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("weighting", [DM(0.5, 8), OTHER], ids=repr)
 def test_compiles_without_a_break(weighting: Weighting, normalise: Any, device: torch.device) -> None:
     torch.compiler.reset()
     logits, target = draw(device)

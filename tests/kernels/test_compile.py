@@ -33,7 +33,7 @@ WALKING = {"U": 4, "R": 1, "T": 128, "K": 8, "WHOLE": False, "SHIFTED": False}
 WHOLE = {"U": 1, "R": 8, "T": 16, "K": 8, "WHOLE": True, "SHIFTED": False}
 AT_ONCE = {"BATCH": True, "REDUCTION": 1, "R": 16, "T": 16, "K": 8}
 WEIGHED = {"REDUCTION": 1, "BATCH": True}
-GIVEN = {"FAMILY": 3, "INNER": False, "TAPER": True, "BOUNDED": False, "REDUCTION": 1}
+GIVEN = {"FAMILY": 4, "INNER": False, "TAPER": True, "BOUNDED": False, "REDUCTION": 1}
 CASES = [
     *(
         ("passes", name, shape | more)
@@ -41,6 +41,7 @@ CASES = [
         for shape in (WALKING, WALKING | {"SHIFTED": True}, WHOLE)
     ),
     ("passes", "at_once", WEIGHING | AT_ONCE | {"FAMILY": 2, "BOUNDED": False}),
+    ("passes", "at_once", WEIGHING | AT_ONCE | {"FAMILY": 3, "BOUNDED": False}),
     ("passes", "at_once", WEIGHING | AT_ONCE | {"FAMILY": 1, "BOUNDED": True}),
     ("passes", "rescale", {"T": 256, "K": 8}),
     ("weigh", "weigh_rows", WEIGHING | WEIGHED | {"FAMILY": 0, "BOUNDED": False, "ALONE": False, "B": 128}),

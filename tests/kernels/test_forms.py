@@ -10,8 +10,8 @@ import torch
 
 from instances import WEIGHTINGS, name
 from reweigh.direction import log_probabilities
-from reweigh.kernels.forms import BELL, EMPHASIS, POWERS, form_of
-from reweigh.weighting import CCE, DM, GCE, Focal, Scaled, Tapered, Uniform, Weighting
+from reweigh.kernels.forms import BELL, EMPHASIS, FOCUS, POWERS, form_of
+from reweigh.weighting import CCE, DM, GCE, MAE, Scaled, Tapered, Uniform, Weighting
 
 IN_KERNEL = [
     *(w for w in WEIGHTINGS if form_of(w) is not None),
@@ -31,6 +31,7 @@ def test_form_is_the_weighting(weighting: Weighting) -> None:
         POWERS: form.a * log_p + form.b * log_q,
         EMPHASIS: form.b * (form.a * log_p + log_q).exp(),
         BELL: form.b * log_p.exp() * (form.a + log_q.exp()),
+        FOCUS: (form.a + 1) * log_q + torch.log1p(form.a * -log_p * margin.exp()),
     }[form.family]
     log_w = log_w + form.c
     if form.inner:
@@ -40,12 +41,25 @@ def test_form_is_the_weighting(weighting: Weighting) -> None:
 
 def test_families_of_the_paper_have_a_form() -> None:
     kinds = {type(weighting).__name__ for weighting in IN_KERNEL}
-    assert kinds >= {"DM", "IMAE", "Normal", "Exponential", "Beta", "Uniform", "CCE", "MAE", "MSE", "GCE", "Tapered"}
+    assert kinds >= {
+        "DM",
+        "IMAE",
+        "Normal",
+        "Exponential",
+        "Beta",
+        "Uniform",
+        "CCE",
+        "MAE",
+        "MSE",
+        "GCE",
+        "Focal",
+        "Tapered",
+    }
 
 
 def test_others_have_none() -> None:
     by_example = torch.tensor([1.0, 2.0])
-    for weighting in (Focal(2.0), DM(0.5, by_example), CCE() * by_example, 0.0 * CCE(), Tapered(DM(1, by_example))):
+    for weighting in (CCE() + MAE(), DM(0.5, by_example), CCE() * by_example, 0.0 * CCE(), Tapered(DM(1, by_example))):
         assert form_of(weighting) is None
     assert form_of(Tapered(Tapered(Uniform(), 1e-3), 1e-3)) is None
 

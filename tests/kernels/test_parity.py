@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from beside_float64 import TOLERANCE, check, draw, result
+from beside_float64 import OTHER, TOLERANCE, check, draw, result
 from reweigh.criterion import Criterion
 from reweigh.weighting import (
     CCE,
@@ -39,6 +39,8 @@ WEIGHTINGS = [
     MAE(),
     MSE(),
     GCE(0.7),
+    Focal(2.0),
+    Focal(0.5, detach=True),
     Tapered(DM(0.5, 8), 1e-3),
 ]
 
@@ -68,9 +70,7 @@ def test_shapes_and_types(shape: tuple[int, int], dtype: torch.dtype, device: to
 
 
 @pytest.mark.parametrize("shape", [(1100, 3), (130, 40)], ids=str)
-@pytest.mark.parametrize(
-    ("weighting", "normalise"), [(DM(0.5, 24), "batch"), (Focal(2.0), "batch"), (Focal(2.0), None)], ids=str
-)
+@pytest.mark.parametrize(("weighting", "normalise"), [(DM(0.5, 24), "batch"), (OTHER, "batch"), (OTHER, None)], ids=str)
 def test_many_rows(weighting: Weighting, normalise: Any, shape: tuple[int, int], device: torch.device) -> None:
     logits, target = draw(*shape, device)
     target[::7] = -100
@@ -110,7 +110,7 @@ def test_strided_rows(dtype: torch.dtype, device: torch.device) -> None:
 @pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("normalise", [None, "batch"])
-@pytest.mark.parametrize("weighting", [GCE(0.7), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("weighting", [GCE(0.7), Focal(2.0), OTHER], ids=repr)
 def test_weights_reductions_and_incoming_gradients(
     weighting: Weighting, reduction: Any, normalise: Any, device: torch.device
 ) -> None:
@@ -128,7 +128,7 @@ def test_weights_reductions_and_incoming_gradients(
 
 
 @pytest.mark.usefixtures("_passes")
-@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0), OTHER], ids=repr)
 def test_negative_sample_weights(weighting: Weighting, device: torch.device) -> None:
     sample = torch.tensor([-1.0, 2.0, -0.5, 1.0, 0.0, 3.0], device=device)
     check(Criterion(weighting), *draw(6, 10, device), sample_weight=sample)
@@ -176,7 +176,7 @@ def test_norm_is_the_weight_to_the_ends(device: torch.device) -> None:
     own = torch.linspace(-90, 90, 61, dtype=torch.float64) + others.logsumexp(1)
     logits = torch.cat((own[:, None], others), 1).float().to(device)
     target = torch.zeros(61, dtype=torch.long, device=device)
-    for weighting in (CCE(), GCE(0.7), DM(0.5, 8), Beta(2.5, 1.5), Focal(2.0)):
+    for weighting in (CCE(), GCE(0.7), DM(0.5, 8), Beta(2.5, 1.5), Focal(2.0), OTHER):
         criterion = Criterion(weighting, normalise=None, taper=0.0, reduction="sum")
         _, gradient = result(criterion, logits, target)
         _, exact = result(criterion, logits.double(), target)
@@ -195,7 +195,7 @@ def test_large_common_offsets_cost_nothing(device: torch.device) -> None:
 
 @pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("normalise", [None, "batch"])
-@pytest.mark.parametrize("weighting", [DM(0.5, 8), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("weighting", [DM(0.5, 8), Focal(2.0), OTHER], ids=repr)
 @pytest.mark.parametrize("rows", [4, 1100])
 def test_nothing_valid_and_nothing_weighed_give_zero(
     rows: int, weighting: Weighting, normalise: Any, device: torch.device
@@ -210,7 +210,7 @@ def test_nothing_valid_and_nothing_weighed_give_zero(
 
 
 @pytest.mark.usefixtures("_passes")
-@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0), OTHER], ids=repr)
 def test_nan_and_unknown_labels_show(weighting: Weighting, device: torch.device) -> None:
     logits, target = draw(4, 2, device)
     logits[1, 1 - target[1]] = math.nan
@@ -221,7 +221,7 @@ def test_nan_and_unknown_labels_show(weighting: Weighting, device: torch.device)
 
 
 @pytest.mark.usefixtures("_passes")
-@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0)], ids=repr)
+@pytest.mark.parametrize("weighting", [CCE(), Focal(2.0), OTHER], ids=repr)
 def test_integer_types_of_targets(weighting: Weighting, device: torch.device) -> None:
     logits, target = draw(6, 300, device)
     target = target % 100

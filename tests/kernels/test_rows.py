@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from reweigh.criterion import Criterion
-from reweigh.weighting import CCE, DM, GCE, Normal, Tapered, Weighting
+from reweigh.weighting import CCE, DM, GCE, Focal, Normal, Tapered, Weighting
 
 TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 4e-3, torch.float16: 1e-3}
 # fewer rows than multiprocessors, and so many that slots are used several times; rows that begin anywhere
@@ -68,7 +68,9 @@ def test_shapes_and_types(n: int, c: int, dtype: torch.dtype) -> None:
     check(Criterion(DM(0.5, 8), normalise=None), *draw(n, c, dtype))
 
 
-@pytest.mark.parametrize("weighting", [CCE(), GCE(0.7), Normal(0.3, 6), Tapered(DM(0.5, 8), 1e-3)], ids=repr)
+@pytest.mark.parametrize(
+    "weighting", [CCE(), GCE(0.7), Normal(0.3, 6), Focal(2.0), Tapered(DM(0.5, 8), 1e-3)], ids=repr
+)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_weightings_and_reductions(weighting: Weighting, reduction: Any) -> None:
     logits, target = draw(280, 21841, torch.float32)

@@ -18,6 +18,7 @@ from reweigh.weighting import (
     MSE,
     Beta,
     Exponential,
+    Focal,
     Normal,
     Scaled,
     Tapered,
@@ -26,16 +27,17 @@ from reweigh.weighting import (
 )
 
 LOG2 = math.log(2)
-POWERS, EMPHASIS, BELL, GIVEN = 0, 1, 2, 3
+POWERS, EMPHASIS, BELL, FOCUS, GIVEN = 0, 1, 2, 3, 4
 
 
 class Form(NamedTuple):
     """log w by family, with log(q / (q + inner)) beside it for a taper inside the normalisation.
 
-    POWERS     a log p + b log q + c         CCE, MAE, MSE, GCE, Beta, Uniform
-    EMPHASIS   b exp(a log p + log q) + c    DM, IMAE, Exponential
-    BELL       b p (a + q) + c               Normal
-    GIVEN      from plain torch              any other
+    POWERS     a log p + b log q + c                           CCE, MAE, MSE, GCE, Beta, Uniform
+    EMPHASIS   b exp(a log p + log q) + c                      DM, IMAE, Exponential
+    BELL       b p (a + q) + c                                 Normal
+    FOCUS      (a + 1) log q + log(1 + a (-p log p) / q) + c   Focal
+    GIVEN      from plain torch                                any other
     """
 
     family: int
@@ -58,6 +60,7 @@ FORMS: dict[type, Callable[[Any], Form]] = {
     IMAE: lambda w: Form(EMPHASIS, 1.0, w.T),
     Exponential: lambda w: Form(EMPHASIS, 0.0, w.beta),
     Normal: lambda w: Form(BELL, 2 * w.psi - 1, w.beta),
+    Focal: lambda w: Form(POWERS, 0.0, w.gamma + 1, LOG2) if w.detach else Form(FOCUS, w.gamma, 0.0, LOG2),
 }
 
 

@@ -44,6 +44,10 @@ INLINE void weigh(double m, double share, const Arguments& of, double& value, do
   if (FAMILY == 0) log_w += of.a * log_p + of.b * log_q;
   if (FAMILY == 1) log_w += of.b * exponential(of.a * log_p + log_q);
   if (FAMILY == 2) log_w += of.b * exponential(log_p) * (of.a + exponential(log_q));
+  if (FAMILY == 3) {
+    const double near = small < 1e-4 ? 1 - 0.5 * small : -log_p / small, ratio = m > 0 ? near : -log_p * small;
+    log_w += (of.a + 1) * log_q + logarithm((float)(1 + of.a * ratio));
+  }
   const double odds = m > 0 ? small : 1.0;
   if (INNER) log_w += log(odds / (odds + of.inner * (1 + small)));
   if (TAPER) share *= odds * (double)(1.f / (float)(odds + of.taper * (1 + small)));

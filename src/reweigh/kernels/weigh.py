@@ -25,9 +25,9 @@ from reweigh.kernels.language import NOTHING, follow, importance, jit, labels
 FLOOR = tl.constexpr(-1.7976931348623157e308)
 LOWEST = tl.constexpr(-1.7976931348623157e300)  # below are powers of 0, as in reweigh.weighting.parameter.is_none
 # The families of weightings that a kernel can weigh by itself, as in forms.py.
-POWERS, EMPHASIS, BELL = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+POWERS, EMPHASIS, BELL, FOCUS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 # And any other: log w comes from plain torch.
-GIVEN = tl.constexpr(3)
+GIVEN = tl.constexpr(4)
 # How the value is reduced, as in launch.py.
 NONE, MEAN = tl.constexpr(0), tl.constexpr(1)
 # What the single pass leaves as the value of a row that takes no part. A cross entropy is never that, unless weights of
@@ -69,6 +69,11 @@ def weigh(
         log_w = a * log_p + b * log_q + c
     elif FAMILY == EMPHASIS:
         log_w = b * exp(a * log_p + log_q) + c
+    elif FAMILY == FOCUS:
+        # -p log p / q; p / q is exp(m), and far out -log p ends before q does
+        near = tl.where(small < 1e-4, 1.0 - 0.5 * small, -log_p / small)
+        ratio = tl.where(m > 0, near, -log_p * small)
+        log_w = (a + 1.0) * log_q + log((1.0 + a * ratio).to(tl.float32)) + c
     elif FAMILY == GIVEN:
         log_w = a
     else:
