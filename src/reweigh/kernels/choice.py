@@ -122,8 +122,9 @@ def whole(
     if not torch.is_grad_enabled():  # or autograd would say that a leaf needs its gradient, which may take its place
         logits = logits.detach()
     weights = Weights(form or OTHER, float(taper), settings.batch, settings.reduction, ignore_index)
-    other, over = None if form else log_weight, inplace and _may_overwrite(logits)
-    made = plan(logits, target, weights, (weight, sample_weight), over, again, other)
+    by_torch = None if form else log_weight
+    overwrite = inplace and _may_overwrite(logits)
+    made = plan(logits, target, weights, (weight, sample_weight), overwrite, again, by_torch)
     if weight is None and sample_weight is None and is_usual(logits, target):
         if len(settings.repeats) >= REMEMBERED:
             settings.repeats.clear()

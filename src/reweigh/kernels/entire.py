@@ -55,13 +55,17 @@ def plan(
     again: Again,
     log_weight: LogWeight | None,
 ) -> Plan:
-    """A single pass needs the scale beforehand: not under batch normalisation, unless one program has the batch."""
+    """A single pass needs the scale beforehand: not under batch normalisation, unless one program has the batch.
+
+    And it needs weights that a kernel knows.
+    """
     at = layout(logits, inplace, target, *factors)
     size = power_of_two(at.n) * power_of_two(at.c)
-    eager = log_weight is None and AT_ONCE < size <= AT_ONCE_EAGERLY and not is_captured(logits)
-    small = log_weight is None and (eager or size <= AT_ONCE)
+    known = log_weight is None
+    eager = known and AT_ONCE < size <= AT_ONCE_EAGERLY and not is_captured(logits)
+    small = known and (eager or size <= AT_ONCE)
     at_once = launch.at_once(at, weights) if small else None
-    fused = None if small or weights.batch or log_weight is not None else launch.fused(at, weights)
+    fused = launch.fused(at, weights) if known and not small and not weights.batch else None
     weigh = launch.weigh_book(at, weights)
     if small or fused:
         back = launch.rescale(at, 0, fused is not None and fused.presumed)
