@@ -62,3 +62,14 @@ def test_the_points_of_a_curve_are_copied_to_no_other_device(monkeypatch: pytest
 def test_points_are_pairs(points: Any) -> None:
     with pytest.raises(TypeError, match=r"Curve: points must be pairs \(p, w\) of numbers, got"):
         Curve(points)
+
+
+def test_functions_that_give_something_else_are_refused() -> None:
+    p = torch.tensor([0.2, 0.5, 0.9], dtype=torch.float64)
+    for wrong in (lambda p: p[:, None], lambda p: p[:2]):
+        with pytest.raises(ValueError, match=r"one w for every p, of shape \(3,\), got shape \((3, 1|2,)\): <lambda>"):
+            as_weighting(wrong)(p)
+    with pytest.raises(TypeError, match="must give a tensor or a number, got None: <lambda>"):
+        as_weighting(lambda p: None)(p)  # type: ignore[arg-type, return-value]
+    for one in (2.0, torch.tensor(2.0), torch.tensor([2.0])):
+        assert as_weighting(lambda p, one=one: one)(p).tolist() == pytest.approx([2.0] * 3)

@@ -108,7 +108,15 @@ class FromCallable(Weighting):
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         p = log_p.exp()
         w = self.function(p, log_q.exp()) if self.__dict__["_takes_q"] else self.function(p)
-        w = torch.as_tensor(w, dtype=log_p.dtype, device=log_p.device).expand_as(log_p)
+        if w is None:
+            raise TypeError(f"a weighting function must give a tensor or a number, got None: {self!r}")
+        w = torch.as_tensor(w, dtype=log_p.dtype, device=log_p.device)
+        if not _broadcasts(w.shape, p.shape):
+            raise ValueError(
+                f"a weighting function must give one w for every p, of shape {tuple(p.shape)}, got shape "
+                f"{tuple(w.shape)}: {self!r}"
+            )
+        w = w.expand_as(log_p)
         below = w < 0  # NaN is not: it passes, as everywhere
         if not holds(~below):
             got, where = w[below][0].item(), p[below][0].item()
@@ -117,6 +125,10 @@ class FromCallable(Weighting):
 
     def __repr__(self) -> str:
         return _name(self.function)
+
+
+def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
 
 
 def _name(function: Callable[..., Tensor]) -> str:
