@@ -73,11 +73,12 @@ def main() -> None:
 
 def beside_cross_entropy(clock: Clock) -> Iterator[Row]:
     """Forward and backward on random logits."""
+    losses = dict(LOSSES)
+    if which(os.environ.get("CXX", "g++")):
+        losses["cross entropy, compiled"] = torch.compile(cross_entropy, dynamic=False)
     for n, classes in SHAPES:
+        torch.compiler.reset()  # it gives up on a function that has met many shapes
         logits, target = torch.randn(n, classes) * 3, torch.arange(n) % classes
-        losses = dict(LOSSES)
-        if which(os.environ.get("CXX", "g++")):
-            losses["cross entropy, compiled"] = torch.compile(cross_entropy, dynamic=False)
         ways = [through(loss, logits, target) for loss in (cross_entropy, *losses.values())]
         theirs, *ours = in_turn(ways, clock, ROUNDS * max(1, MANY // logits.numel()))
         for name, taken in zip(losses, ours, strict=True):

@@ -26,6 +26,13 @@ def class_dim(logits: Tensor) -> int:
     return 0 if logits.ndim == 1 else 1
 
 
+def known_labels(target: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:
+    """Class indices in 64 bits, 0 where one is ignored; and which are not."""
+    target = target.long()  # wide before it is compared: -100 is 156 in a uint8
+    valid = target != ignore_index
+    return target.masked_fill(~valid, 0), valid
+
+
 def at_least_float32(logits: Tensor) -> Tensor:
     return logits if logits.dtype == torch.float64 else logits.float()
 

@@ -28,6 +28,7 @@ def test_parameters_by_class_and_by_example(device: torch.device) -> None:
     logits, target = draw(6, 10, device)
     by_class = torch.linspace(1, 8, 10, dtype=torch.float64, device=device)
     check(Criterion(PerClass(DM(0.5, by_class))), logits, target)
+    check(Criterion(PerClass(DM(0.5, by_class))), logits, target.index_fill(0, target.new_tensor([1, 4]), -100))
     check(Criterion(DM(0.5, by_class[:6]), taper=by_class[:6] * 1e-3), logits, target)
 
 

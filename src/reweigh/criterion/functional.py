@@ -16,7 +16,7 @@ from reweigh.criterion.direct import Found, direct, is_direct, is_plain, plainly
 from reweigh.criterion.emit import emit, log_total, weigh
 from reweigh.criterion.labels import Labels, check_floating, check_tensors, choose, over_positions, positions_of, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
-from reweigh.direction import class_dim, log_probabilities, margin_and_pull, statistic
+from reweigh.direction import class_dim, known_labels, log_probabilities, margin_and_pull, statistic
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import align, may_learn
 from reweigh.weighting.parameter import holds, in_checked_mode
@@ -166,8 +166,7 @@ class _Call(NamedTuple):
         """Of rows that kernels have measured and cannot weigh."""
         weighting = self.options.weighting
         if self.options.by_label:
-            known = target.long()  # wide before it is compared: -100 is 156 in a uint8
-            known = known.masked_fill(known == self.ignore_index, 0)
+            known, _ = known_labels(target, self.ignore_index)
             weighting = choose(weighting, known, num_classes, margins.shape)
         return weighting.log_weight(*log_probabilities(margins))
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from reweigh import kernels
-from reweigh.direction import class_dim, margin, margins, statistic
+from reweigh.direction import class_dim, known_labels, margin, margins, statistic
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import align, has_classes, has_examples, lead, select
 from reweigh.weighting.parameter import entries, holds, in_checked_mode, is_readable
@@ -84,9 +84,8 @@ def read(
         valid, share = torch.ones(positions, dtype=torch.bool, device=logits.device), target.movedim(dim, 0)
     else:
         check_indices(target, positions, num_classes, ignore_index)
-        given, target = target, target.long()  # wide before it is compared: -100 is 156 in a uint8
-        valid = target != ignore_index
-        target = target.masked_fill(~valid, 0)
+        given = target
+        target, valid = known_labels(target, ignore_index)
         smoothed = label_smoothing > 0
         if smoothed:
             share = _one_hot(target, num_classes)

@@ -13,7 +13,7 @@ from reweigh.criterion.chunks import LOG2, Labels, accumulate, log_normaliser_of
 from reweigh.criterion.emit import group_size, over_group
 from reweigh.criterion.labels import check_floating, check_indices, check_tensors, over_positions
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, WithOptions, check_call
-from reweigh.direction import at_least_float32, is_batched, statistic
+from reweigh.direction import at_least_float32, is_batched, known_labels, statistic
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import has_examples
 from reweigh.weighting.parameter import entries
@@ -150,9 +150,7 @@ class LinearCriterion(WithOptions):
         if target.is_floating_point():
             raise TypeError(f"target must hold class indices in LinearCriterion, got {target.dtype}")
         check_indices(target, positions, num_classes, self.ignore_index)
-        target = target.long()  # before it meets ignore_index, which few bits could not hold
-        valid = target != self.ignore_index
-        known = target.masked_fill(~valid, 0)
+        known, valid = known_labels(target, self.ignore_index)
         s = statistic(valid)
         if self.weight is not None:
             s = s * entries(statistic(self.weight), known)

@@ -112,7 +112,6 @@ def whole(
         return None
     if not (_plain(weight, logits, 1) and _plain(sample_weight, logits, 0)):
         return None
-    form = form_of(settings.weighting)
     from reweigh.kernels.entire import Whole, plan
     from reweigh.kernels.launch import Weights
 
@@ -121,10 +120,10 @@ def whole(
     target = target.contiguous()
     if not torch.is_grad_enabled():  # or autograd would say that a leaf needs its gradient, which may take its place
         logits = logits.detach()
-    weights = Weights(form or OTHER, float(taper), settings.batch, settings.reduction, ignore_index)
-    by_torch = None if form else log_weight
+    form = form_of(settings.weighting) or OTHER
+    weights = Weights(form, float(taper), settings.batch, settings.reduction, ignore_index)
     overwrite = inplace and _may_overwrite(logits)
-    made = plan(logits, target, weights, (weight, sample_weight), overwrite, again, by_torch)
+    made = plan(logits, target, weights, (weight, sample_weight), overwrite, again, log_weight)
     if weight is None and sample_weight is None and is_usual(logits, target):
         if len(settings.repeats) >= REMEMBERED:
             settings.repeats.clear()

@@ -29,7 +29,8 @@ class Plan(NamedTuple):
     """What is launched for logits of a layout, forward (of `at_once` and `fused` one at most) and backward.
 
     With the weights of classes and examples, and `again`, which gives the value of logits and labels another way.
-    `eager` is a plan that is not for CUDA graphs. `log_weight` is of (margins, target, C), where no kernel can weigh.
+    `log_weight` is of (margins, target, C), and asked where no kernel can weigh. `eager` is a plan that is not for CUDA
+    graphs.
     """
 
     at: Layout
@@ -37,7 +38,7 @@ class Plan(NamedTuple):
     inplace: bool
     factors: Factors
     again: Again
-    log_weight: LogWeight | None
+    log_weight: LogWeight
     eager: bool
     at_once: Launch | None
     fused: Fused | None
@@ -53,7 +54,7 @@ def plan(
     factors: Factors,
     inplace: bool,
     again: Again,
-    log_weight: LogWeight | None,
+    log_weight: LogWeight,
 ) -> Plan:
     """A single pass needs the scale beforehand: not under batch normalisation, unless one program has the batch.
 
@@ -61,11 +62,10 @@ def plan(
     """
     at = layout(logits, inplace, target, *factors)
     size = power_of_two(at.n) * power_of_two(at.c)
-    known = log_weight is None
-    eager = known and AT_ONCE < size <= AT_ONCE_EAGERLY and not is_captured(logits)
-    small = known and (eager or size <= AT_ONCE)
+    eager = not weights.given and AT_ONCE < size <= AT_ONCE_EAGERLY and not is_captured(logits)
+    small = not weights.given and (eager or size <= AT_ONCE)
     at_once = launch.at_once(at, weights) if small else None
-    fused = launch.fused(at, weights) if known and not small and not weights.batch else None
+    fused = None if small or weights.given or weights.batch else launch.fused(at, weights)
     weigh = launch.weigh_book(at, weights)
     if small or fused:
         back = launch.rescale(at, 0, fused is not None and fused.presumed)
@@ -89,7 +89,7 @@ class Whole(torch.autograd.Function):
         if not ctx.needs_input_grad[0] or (plan.at_once is None and plan.fused is None):
             book = _book(logits, 5)
             plan.measure(logits, target, book)
-            if plan.log_weight is not None:
+            if plan.weights.given:
                 book[3] = plan.log_weight(book[0], target, plan.at.c)
             value = logits.new_empty(rows, dtype=torch.float32)
             settled = None

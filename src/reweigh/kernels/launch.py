@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reweigh.kernels import passes, weigh
 from reweigh.kernels.direct import Launch
-from reweigh.kernels.forms import BELL, EMPHASIS, Form
+from reweigh.kernels.forms import BELL, EMPHASIS, GIVEN, Form
 from reweigh.kernels.rows import Rows, rows
 from reweigh.kernels.tiles import Layout, batch_tile, cdiv, power_of_two, tile
 
@@ -51,6 +51,11 @@ class Weights(NamedTuple):
     @property
     def choices(self) -> tuple[int, ...]:
         return self.form.family, self.form.inner != 0, self.taper != 0
+
+    @property
+    def given(self) -> bool:
+        """Whether log w comes from plain torch."""
+        return self.form.family == GIVEN
 
     @property
     def bounded(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reweigh.direction import unit_direction
+from reweigh.direction import known_labels, unit_direction
 from reweigh.kernels import entire
 
 
@@ -55,8 +55,7 @@ def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
     force = -2 * gradient[0]
     compiling = torch.compiler.is_compiling()
     if torch.is_grad_enabled() and not compiling:  # to be differentiated again
-        known = target.long()  # wide before it is compared: -100 is 156 in a uint8
-        direction = unit_direction(logits, known.masked_fill(known == ctx.ignore_index, 0))
+        direction = unit_direction(logits, known_labels(target, ctx.ignore_index)[0])
         return (force.to(direction.dtype)[:, None] * direction).to(logits.dtype), None, None, None
     if ctx.inplace and not compiling:
         emit_(logits.detach(), target, book, force, ctx.ignore_index)
