@@ -13,7 +13,7 @@ import pytest
 
 from reweigh.report import collect, report_page
 
-WRONG: tuple[Any, ...] = (3, "many", [], {}, None, [{}])
+WRONG: tuple[Any, ...] = (3, "many", [], {}, None, [{}], [0.5] * 3)
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -46,3 +46,13 @@ def test_no_damaged_run_ends_a_report(tmp_path: Path, make_run: Callable[..., Pa
             left_out += len(collected.problems)
     assert left_out > len(WRONG)
     shutil.rmtree(root)
+
+
+def test_a_run_of_other_classes_than_it_says_is_left_out(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    rows = make_run(tmp_path, evaluations=2) / "rows.jsonl"
+    make_run(tmp_path, evaluations=2, seed=1)
+    changed = [json.loads(line) | {"p_by_class": [0.5] * 3} for line in rows.read_text().splitlines()]
+    rows.write_text("".join(f"{json.dumps(row)}\n" for row in changed))
+    collected = collect([tmp_path])
+    assert collected.problems == [f"{rows}: p_by_class has 3 numbers; there are 4 classes"]
+    report_page(collected)

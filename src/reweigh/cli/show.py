@@ -45,10 +45,10 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a run: what it is, where it comes from, how it went, what it gave."""
-    from reweigh.record import read_header, read_result, read_rows
+    from reweigh.record import read_whole
 
     folder = find_run(run, runs)
-    header, rows, result = read_header(folder), read_rows(folder), read_result(folder)
+    header, rows, result = read_whole(folder)
     if as_json:
         print_json({"folder": str(folder), "header": header.to_mapping(), "rows": rows, "result": result})
         return

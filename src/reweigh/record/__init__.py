@@ -4,7 +4,17 @@ from reweigh.record.archive import Unpacked, pack, unpack
 from reweigh.record.caveat import caveat
 from reweigh.record.files import RecordError
 from reweigh.record.header import Header, environment, read_header
-from reweigh.record.record import Record, Summary, list_runs, read_margins, read_p, read_result, read_rows, summarise
+from reweigh.record.record import (
+    Record,
+    Summary,
+    list_runs,
+    read_margins,
+    read_p,
+    read_result,
+    read_rows,
+    read_whole,
+    summarise,
+)
 from reweigh.record.rows import History, Margins
 
 __all__ = [
@@ -24,6 +34,7 @@ __all__ = [
     "read_p",
     "read_result",
     "read_rows",
+    "read_whole",
     "summarise",
     "unpack",
 ]

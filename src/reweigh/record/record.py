@@ -198,6 +198,21 @@ def read_result(folder: Path | str) -> dict[str, Any] | None:
     return result
 
 
+def read_whole(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str, Any] | None]:
+    """Header, rows and result of a run, which must tell of the same classes."""
+    folder = Path(folder)
+    header, rows, result = read_header(folder), read_rows(folder), read_result(folder)
+    classes = len(header.details.get("class_names", ()))
+    lists = {
+        ("rows.jsonl", "p_by_class"): next((row["p_by_class"] for row in rows if "p_by_class" in row), None),
+        ("result.json", "per_class_accuracy"): (result or {}).get("per_class_accuracy"),
+    }
+    for (file, name), found in lists.items():
+        if found and classes and len(found) != classes:
+            raise DataError(f"{folder / file}: {name} has {len(found)} numbers; there are {classes} classes")
+    return header, rows, result
+
+
 def read_p(folder: Path | str) -> History:
     """p of every training example over time; no columns where it was not recorded."""
     folder = Path(folder)
@@ -225,11 +240,11 @@ def summarise(folder: Path | str) -> Summary:
     """The state of one run folder."""
     folder = Path(folder)
     try:
-        run, rows, result = read_header(folder).run, read_rows(folder), read_result(folder)
+        header, rows, result = read_whole(folder)
     except DataError as error:
         return Summary(folder, "broken", None, -1, None, str(error))
     step = rows[-1]["step"] if rows else -1
-    return Summary(folder, "resumable" if result is None else "done", run, step, result, None)
+    return Summary(folder, "resumable" if result is None else "done", header.run, step, result, None)
 
 
 def list_runs(root: Path | str) -> list[Summary]:

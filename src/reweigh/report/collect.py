@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from reweigh.data.dataset import TEST
 from reweigh.errors import DataError
-from reweigh.record import Header, caveat, list_runs, read_header, read_result, read_rows
+from reweigh.record import Header, caveat, list_runs, read_whole
 from reweigh.record.header import data_versions
 from reweigh.spec import Run, describe, parse
 from reweigh.spec.signatures import brief
@@ -67,7 +67,7 @@ def collect(paths: Iterable[Path]) -> Collected:
             folders = [summary.folder for summary in summaries if summary.problem is None]
             problems += [summary.problem for summary in summaries if summary.problem is not None]
         for folder in folders:
-            found[folder.resolve()] = Told(folder, read_header(folder), read_rows(folder), read_result(folder))
+            found[folder.resolve()] = Told(folder, *read_whole(folder))
     kept: dict[tuple[str, ...], Told] = {}
     for told in found.values():
         key = told.header.run.hash(), told.header.data_hash, told.header.label_hash
