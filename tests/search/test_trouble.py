@@ -68,6 +68,23 @@ def test_data_that_changed_during_a_search_are_refused(tmp_path: Path) -> None:
             go(**more)
 
 
+def test_given_labels_that_changed_during_a_search_are_refused(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.txt"
+    given = (np.arange(1200) % 10).tolist()
+    fields = {"data": "digits", **SMALL, "weighting": "CCE", "noise": f"given({str(labels)!r})"}
+
+    def go(**more: Any) -> None:
+        labels.write_text("\n".join(map(str, given)))
+        search(plan_search(fields, "lr=0.01..0.3:log", prune=False, **more), tmp_path / "runs", where=CPU, **QUICK)
+
+    go(trials=1, seeds=())
+    go(trials=2, seeds=())
+    given.reverse()
+    for more in ({"trials": 2, "seeds": ()}, {"trials": 3, "seeds": ()}, {"trials": 2, "seeds": (0,)}):
+        with pytest.raises(DataError, match=r"trained on other labels than given\(.* gives now"):
+            go(**more)
+
+
 def test_labels_that_nobody_has_checked_are_not_trusted(tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     write_table(table)

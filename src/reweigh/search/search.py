@@ -19,7 +19,7 @@ from reweigh.search.storage import open_storage, quietly, spoken, sqlite_url
 from reweigh.search.study import Keeper, Slot, open_study, reopen, slots
 from reweigh.search.worker import Call, work
 from reweigh.search.workers import run_workers
-from reweigh.spec import Run
+from reweigh.spec import Run, parse
 
 On: TypeAlias = Literal["processes", "ray"]
 Watch: TypeAlias = Callable[[str, Sequence[Slot]], None]
@@ -108,19 +108,25 @@ def search(
 
 
 def _check_data(outcome: Outcome, site: Site) -> None:
-    """Refuse data that are no longer those which earlier trials were judged by."""
-    from reweigh.run.material import load  # imports torch, which those who only look on do not need
+    """Refuse data, or labels from a file, that are no longer those which earlier trials were judged by."""
+    from reweigh.run.material import check_same_data, gather, load  # torch, which those who only look on do not need
 
     known = [site.runs / tried.run for tried in outcome.tried if tried.run and tried.state in ("done", "pruned")]
     if known := [folder for folder in known if (folder / "run.json").exists()]:
         corner = outcome.plan.run_of(next(outcome.plan.space.corners()), site.where)
         now = load(corner).hash
+        given = {}
         for folder in known:
-            if (before := read_header(folder).data_hash) != now:
+            header = read_header(folder)
+            if header.data_hash != now:
                 raise DataError(
                     f"{corner.data} has changed since the search {outcome.name} began: {folder} is of data with the "
-                    f"hash {before[:12]}..., not {now[:12]}...; give another folder of runs, and search again"
+                    f"hash {header.data_hash[:12]}..., not {now[:12]}...; give another folder of runs, and search again"
                 )
+            if header.run.noise is not None and parse(header.run.noise).name == "given":
+                given[header.label_hash] = folder, header.run
+        for folder, run in given.values():  # most often one, for all trials
+            check_same_data(folder, gather(Run.from_mapping({**run.to_mapping(), **site.where})))
 
 
 def _write(folder: Path, outcome: Outcome) -> None:
