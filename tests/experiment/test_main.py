@@ -44,6 +44,21 @@ def test_quick(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "| CCE |" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("wrong", "code", "told"),
+    [
+        (["--quick", "--save", "results"], 2, "error: quick results mean nothing and are not saved"),
+        (["--only", "nobody"], 2, "error: only is 'nobody'"),
+        (["--add", "none.json"], 3, "error: none.json: "),
+    ],
+)
+def test_a_wrong_command_ends_in_a_sentence(
+    wrong: list[str], code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(FILE), "--runs", str(tmp_path), *wrong]) == code
+    assert capsys.readouterr().err.startswith(told)
+
+
 def test_it_does_without_extras() -> None:
     program = "import sys, reweigh.experiment.__main__\nprint(*{name.partition('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout

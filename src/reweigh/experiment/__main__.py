@@ -1,7 +1,8 @@
 """`python -m reweigh.experiment FILE ...`: experiments where `reweigh table` is not at hand, as on a bare GPU machine.
 
 A FILE is executed with all rights of its caller: run only files whose author you trust. The exit code is 0 where all is
-done, 1 where runs failed, 4 where the time is over; the same command goes on from there.
+done, 1 where runs failed, 2 where the command is wrong, 3 where a file is, 4 where the time is over; the same command
+goes on from there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from reweigh.cli.failures import verdict
 from reweigh.experiment.judged import grids, judged
 from reweigh.experiment.load import load_all
 from reweigh.experiment.render import markdown
@@ -22,8 +24,17 @@ WHERE = ("device", "data_root", "init_file", "precision", "workers")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing, keep and print what was measured."""
-    options = _options().parse_args(arguments)
+    """Run what is missing, keep and print what was measured; what goes wrong as can be expected is one sentence."""
+    try:
+        return _carry_out(_options().parse_args(arguments))
+    except (Exception, KeyboardInterrupt) as error:
+        if (told := verdict(error)) is None:
+            raise
+        print(f"error: {told.sentence}", file=sys.stderr)
+        return told.code
+
+
+def _carry_out(options: argparse.Namespace) -> int:
     asked = Asked(
         runs=options.runs,
         only=tuple(options.only),
