@@ -14,7 +14,7 @@ def test_listing(reweigh, finished: Path) -> None:
     ended = reweigh("runs", finished.parent)
     assert ended.code == 0
     header, row = ended.stdout.splitlines()
-    assert header.split()[:3] == ["hash", "state", "step"]
+    assert header.split()[:3] == ["hash", "state", "evaluated"]
     assert row.split()[:3] == [finished.name[-12:], "done", "40/40"]
     assert reweigh("runs", "list", finished.parent).stdout == ended.stdout
 

@@ -46,7 +46,7 @@ def list_command(
     if not found:
         print(f"no runs in {root}")
         return
-    columns = ("hash", "state", "step", "data", "net", "taught by", "noise", "tested on", "seed", "final", "best")
+    columns = ("hash", "state", "evaluated", "data", "net", "taught by", "noise", "tested on", "seed", "final", "best")
     console().print(table(columns, [_row(summary) for summary in found], left=8))
     for summary in found:
         if summary.problem is not None:
