@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reweigh.cli.failures import verdict
+from reweigh.errors import DataError
 from reweigh.experiment.judged import grids, judged
 from reweigh.experiment.load import load_all
 from reweigh.experiment.render import markdown
@@ -24,14 +24,12 @@ WHERE = ("device", "data_root", "init_file", "precision", "workers")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing, keep and print what was measured; what goes wrong as can be expected is one sentence."""
+    """Run what is missing, keep and print what was measured."""
     try:
         return _carry_out(_options().parse_args(arguments))
-    except (Exception, KeyboardInterrupt) as error:
-        if (told := verdict(error)) is None:
-            raise
-        print(f"error: {told.sentence}", file=sys.stderr)
-        return told.code
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3 if isinstance(error, DataError) else 2
 
 
 def _carry_out(options: argparse.Namespace) -> int:
