@@ -149,7 +149,7 @@ class _Call(NamedTuple):
     def directly(self, logits: Tensor, target: Tensor) -> Found:
         counted = self.weight is None and self.sample_weight is None and self.log_normaliser is None
         if counted and is_plain(logits, target, self.options, self.ignore_index):
-            plain = plainly(logits, target, self.options)
+            plain = self.in_cpp(logits, target) or plainly(logits, target, self.options)
             if plain is not None:
                 return plain
         found = []
@@ -161,6 +161,12 @@ class _Call(NamedTuple):
 
         labels, value, coefficient = self.weighed(logits, target, find)
         return _reduce(value, self.options, labels.dense, logits), coefficient / 2, found[0]
+
+    def in_cpp(self, logits: Tensor, target: Tensor) -> Found | None:
+        options = self.options
+        if options.form is None:
+            return None
+        return kernels.weigh_rows(logits, target, options.form, float(options.taper), options.batch)
 
     def log_weight(self, margins: Tensor, target: Tensor, num_classes: int) -> Tensor:
         """Of rows that kernels have measured and cannot weigh."""

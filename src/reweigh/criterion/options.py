@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from reweigh.density import log_integral, unit
 from reweigh.density.quadrature import parameter_device
 from reweigh.kernels import Repeat
+from reweigh.kernels.forms import Form, form_of
 from reweigh.weighting import Weighting, as_weighting
 from reweigh.weighting.compose import has_classes, has_examples, is_tapered
 from reweigh.weighting.parameter import Parameter, check, holds
@@ -54,6 +55,11 @@ class Options:
     def repeats(self) -> dict[torch.Size, Repeat]:
         """What kernels have worked out for calls of a module with these settings, by the shape of the logits."""
         return {}
+
+    @cached_property
+    def form(self) -> Form | None:
+        """The weighting as a few numbers, where it is one that kernels know."""
+        return form_of(self.weighting)
 
     @cached_property
     def by_label(self) -> bool:

@@ -2,10 +2,12 @@
 
 `usable` says whether a call can take them; `margin` is `reweigh.direction.margin` for any weighting, `margin_and_push`
 the same without autograd. `whole` is the entire criterion, but for the weights that no kernel knows; `Repeat` the same
-for a batch like one before; `weighed` the passes alone. Triton is imported on first use.
+for a batch like one before; `weighed` the passes alone. Triton is imported on first use. `weigh_rows` is for a few rows
+on a CPU, in C++.
 """
 
 from reweigh.kernels.choice import margin, margin_and_push, rescale, usable, weighed, whole
+from reweigh.kernels.cpu import weigh_rows
 from reweigh.kernels.repeat import Repeat
 
-__all__ = ["Repeat", "margin", "margin_and_push", "rescale", "usable", "weighed", "whole"]
+__all__ = ["Repeat", "margin", "margin_and_push", "rescale", "usable", "weigh_rows", "weighed", "whole"]

@@ -15,7 +15,8 @@ from reweigh.kernels.repeat import Repeat, is_usual
 from reweigh.weighting import Weighting
 from reweigh.weighting.parameter import Parameter
 
-ENABLED = os.environ.get("REWEIGH_KERNELS", "on").lower() != "off" and find_spec("triton") is not None
+ALLOWED = os.environ.get("REWEIGH_KERNELS", "on").lower() != "off"
+ENABLED = ALLOWED and find_spec("triton") is not None
 DEVICES = ("cuda",)
 # A label to ignore that none is.
 NO_INDEX = -(2**31)
