@@ -168,6 +168,18 @@ def threads() -> Iterator[Iterator[int]]:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("_only_in_cpp")
+def test_several_gradients_at_once() -> None:
+    logits, target = draw(64, 600, CPU)
+    z = logits.requires_grad_()
+    incoming = torch.tensor([1.0, -2.0])
+    value = Criterion(DM(0.5, 8))(z, target)
+    (several,) = torch.autograd.grad(value, z, incoming, retain_graph=True, is_grads_batched=True)
+    (one,) = torch.autograd.grad(value, z)
+    torch.testing.assert_close(several, incoming[:, None, None] * one)
+
+
+@needs_compiler
 def test_a_second_derivative_and_a_second_backward_pass() -> None:
     logits, target = draw(64, 600, CPU)
     z = logits.requires_grad_()

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from reweigh.criterion.options import Options
 from reweigh.direction import at_least_float32, class_dim, exponentials, is_batched, log_probabilities
 
-Found = tuple[Tensor, Tensor, Tensor]
+Found = tuple[Tensor, Tensor | None, Tensor]
 """The value, a size shaped like the target, and a pull shaped like the logits: the gradient is one times the other.
 
-The pull is any multiple of softmax over the others - onehot_y.
+The pull is any multiple of softmax over the others - onehot_y; without a size it is the gradient.
 """
 Find = Callable[[Tensor, Tensor], Found]
 Again = Callable[[Tensor, Tensor], Tensor]
@@ -115,11 +115,13 @@ class Direct(torch.autograd.Function):
             (gradient,) = torch.autograd.grad(ctx.again(logits, target), logits, incoming, create_graph=True)
             return gradient, None, None, None
         size, pull = ctx.found or ctx.find(logits, target)[1:]
-        size = (incoming * size).to(pull.dtype).unsqueeze(class_dim(logits))
+        factor = incoming if size is None else (incoming * size).to(pull.dtype).unsqueeze(class_dim(logits))
         if is_batched(incoming):  # several gradients, for which there is no room
-            return (size * pull).to(logits.dtype), None, None, None
+            return (factor * pull).to(logits.dtype), None, None, None
         ctx.found = None
-        return pull.mul_(size).to(logits.dtype), None, None, None
+        if size is not None or factor.item() != 1:
+            pull.mul_(factor)
+        return pull.to(logits.dtype), None, None, None
 
 
 # Direct.apply of C++: the one in Python around it asks what `is_direct` has asked already

@@ -166,7 +166,8 @@ class _Call(NamedTuple):
         options = self.options
         if options.form is None:
             return None
-        return kernels.weigh_rows(logits, target, options.form, float(options.taper), options.batch)
+        found = kernels.weigh_rows(logits, target, options.form, float(options.taper), options.batch)
+        return None if found is None else (found[0], None, found[1])
 
     def log_weight(self, margins: Tensor, target: Tensor, num_classes: int) -> Tensor:
         """Of rows that kernels have measured and cannot weigh."""

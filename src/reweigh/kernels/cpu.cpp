@@ -1,4 +1,4 @@
-// All of the criterion but its last product, for rows of float32 on a CPU; weighed as on a GPU. See cpu.py.
+// The criterion for rows of float32 on a CPU, weighed as on a GPU. See cpu.py.
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -62,14 +62,19 @@ static double exponentials(const float* z, float* pull, int64_t c, int64_t y, fl
   return sum;
 }
 
-// The size of every row's pull, the mean of -log p in `value`, and room for 2 N numbers in `room`. Not 0 where a label does
+static void scale(float* row, int64_t c, double by) {
+  const float factor = (float)by;
+  for (int64_t j = 0; j < c; j++) row[j] *= factor;
+}
+
+// The gradient of every row, the mean of -log p in `value`, and room for 3 N numbers in `room`. Not 0 where a label does
 // not simply count once: it is ignored or unknown, has no other class to turn to, something is not finite, or all weights
 // of a batch are next to 0. Sums are taken in a fixed order, whatever the number of threads.
-extern "C" int weigh_rows(const float* logits, const int64_t* target, float* pull, double* size, double* room,
-                          double* value, int64_t n, int64_t c, int threads, int form, int batch, double a, double b,
-                          double constant, double inner, double taper) {
+extern "C" int weigh_rows(const float* logits, const int64_t* target, float* gradient, double* room, double* value,
+                          int64_t n, int64_t c, int threads, int form, int batch, double a, double b, double constant,
+                          double inner, double taper) {
   const Arguments of = {0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, constant, inner, taper};
-  double *w = room, *surprise = room + n;
+  double *w = room, *surprise = room + n, *size = room + 2 * n;
   int odd = 0;
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(| : odd)
   for (int64_t i = 0; i < n; i++) {
@@ -78,19 +83,23 @@ extern "C" int weigh_rows(const float* logits, const int64_t* target, float* pul
       odd = 1;
       continue;
     }
-    float top;
-    const double rest = exponentials(logits + i * c, pull + i * c, c, y, top);
+    float top, *pull = gradient + i * c;
+    const double rest = exponentials(logits + i * c, pull, c, y, top);
     const double m = (double)logits[i * c + y] - top - log(rest);
     family = form;
     weigh(m, 1.0, of, surprise[i], w[i]);
     const double small = exponential(-fabs(m)), odds = m > 0 ? small : 1.0;
     size[i] = w[i] * (odds / (odds + taper * (1 + small))) / (2 * rest);
+    if (!batch) scale(pull, c, size[i] / n);
     odd |= !(top > -FLT_MAX && isfinite(m));
   }
   double total = 0, sum = 0;
   for (int64_t i = 0; i < n; i++) total += w[i], sum += surprise[i];
   if (odd || !(total < DBL_MAX && (total > 1e-280 || !batch))) return 1;
-  for (int64_t i = 0; i < n; i++) size[i] /= batch ? total : (double)n;
   *value = sum / n;
+  if (batch) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) scale(gradient + i * c, c, size[i] / total);
+  }
   return 0;
 }

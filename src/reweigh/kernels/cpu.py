@@ -25,17 +25,15 @@ FEWEST = 2**15
 FLAGS = ("-std=c++11", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
 
 
-def weigh_rows(
-    logits: Tensor, target: Tensor, form: Form, taper: float, batch: bool
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """The mean of -log p, the size of each row's pull, and the pull: (softmax over the others - onehot_y) x their sum.
+def weigh_rows(logits: Tensor, target: Tensor, form: Form, taper: float, batch: bool) -> tuple[Tensor, Tensor] | None:
+    """The mean of -log p, and the gradient in at least float32.
 
     None where cpu.cpp cannot tell: logits (N, C) that are few, in float64 or not in one piece, or no compiler; a label
     that is ignored or unknown, a row without another class, a NaN.
 
     Args:
         logits, target: on a CPU; class indices in 64 bits.
-        batch: whether sizes are shares of the batch's sum of w, else of its number of rows.
+        batch: whether rows have shares of the batch's sum of w, else of their number.
     """
     n, c = logits.shape
     if not (
@@ -50,12 +48,12 @@ def weigh_rows(
     ):
         return None
     z = logits.float()
-    pull, numbers = torch.empty_like(z), torch.empty(3 * n + 1, dtype=torch.float64)
-    at = numbers.data_ptr()
-    places = (z.data_ptr(), target.data_ptr(), pull.data_ptr(), at, at + 8 * n, at + 24 * n)
+    gradient, numbers = torch.empty_like(z), torch.empty(3 * n + 1, dtype=torch.float64)
+    room = numbers.data_ptr()
+    places = (z.data_ptr(), target.data_ptr(), gradient.data_ptr(), room, room + 24 * n)
     if compiled(*places, n, c, torch.get_num_threads(), form.family, batch, *form[1:], taper):
         return None
-    return numbers[3 * n].float(), numbers[:n], pull
+    return numbers[3 * n].float(), gradient
 
 
 @lru_cache
@@ -77,5 +75,5 @@ def program() -> Callable[..., int] | None:
             function = CDLL(str(library)).weigh_rows
     except (OSError, SubprocessError):
         return None
-    function.argtypes = (*(c_void_p,) * 6, c_int64, c_int64, *(c_int,) * 3, *(c_double,) * 5)
+    function.argtypes = (*(c_void_p,) * 5, c_int64, c_int64, *(c_int,) * 3, *(c_double,) * 5)
     return function
