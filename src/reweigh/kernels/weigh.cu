@@ -1,4 +1,4 @@
-// How rows.cu weighs a row, as weigh.py does, with the arithmetic of arithmetic.py; and what it is launched with.
+// How rows.cu and cpu.cpp weigh a row, as weigh.py does, with the arithmetic of arithmetic.py; and what it is given.
 #define LOWEST (-1.7976931348623157e308)
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
