@@ -15,7 +15,7 @@ from beside_float64 import TOLERANCE, draw, result
 from odd_rows import ODD, spoil
 from reweigh.criterion import Criterion, functional
 from reweigh.kernels import cpu
-from reweigh.weighting import CCE, DM, GCE, MAE, Beta, Exponential, Focal, Normal, Tapered, Weighting
+from reweigh.weighting import CCE, DM, GCE, MAE, Beta, Exponential, Focal, Normal, Tapered, Uniform, Weighting
 
 SHAPES = [(64, 600), (33, 1000), (1, 40000), (16500, 2)]
 WEIGHTINGS: list[Weighting] = [
@@ -92,9 +92,10 @@ def reference(criterion: Criterion, logits: Tensor, target: Tensor, incoming: Te
 @needs_compiler
 @pytest.mark.usefixtures("_only_in_cpp")
 @pytest.mark.parametrize("offset", [0.0, 1e4, -1e4])
-@pytest.mark.parametrize("ahead", [-60.0, 0.0, 30.0, 60.0])
-def test_no_digits_are_lost_far_out(ahead: float, offset: float) -> None:
-    criterion = Criterion(CCE())
+@pytest.mark.parametrize("ahead", [-800.0, -60.0, 0.0, 30.0, 60.0, 800.0])
+@pytest.mark.parametrize("weighting", [CCE(), Uniform()], ids=repr)
+def test_no_digits_are_lost_far_out(weighting: Weighting, ahead: float, offset: float) -> None:
+    criterion = Criterion(weighting, taper=0)
     logits, target = draw(64, 600, CPU)
     logits = (logits * 64).round() / 64 + offset  # so that the offset rounds nothing off
     logits[torch.arange(64), target] += ahead

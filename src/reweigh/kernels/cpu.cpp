@@ -89,7 +89,8 @@ extern "C" int weigh_rows(const float* logits, const int64_t* target, float* gra
     family = form;
     weigh(m, 1.0, of, surprise[i], w[i]);
     const double small = exponential(-fabs(m)), odds = m > 0 ? small : 1.0;
-    size[i] = w[i] * (odds / (odds + taper * (1 + small))) / (2 * rest);
+    const double kept = taper > 0 ? odds / (odds + taper * (1 + small)) : 1.0;  // odds may be 0
+    size[i] = w[i] * kept / (2 * rest);
     if (!batch) scale(pull, c, size[i] / n);
     odd |= !(top > -FLT_MAX && isfinite(m));
   }
