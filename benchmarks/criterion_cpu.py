@@ -8,8 +8,9 @@ under 2 % of a training step of ResNet-20 (batch 128) with 10 and 100 classes. W
 round, and a ratio is the median of the rounds' ratios, so that other work on the machine meets all alike. Where there
 is much of it, threads wait for each other's turn and the wall clock shows that wait alone: take one thread's CPU time.
 Beside them stand DM as one would write it down, in log-softmax and p, without care for digits where p is near 1, for
-ignored labels or a second derivative; and, where there is a C++ compiler, cross entropy under torch.compile. With
-REWEIGH_KERNELS=off the criterion is in plain torch, as without a compiler (criterion-cpu-torch.csv).
+ignored labels or a second derivative; and, where there is a C++ compiler, cross entropy under torch.compile. Ignored
+labels, weights of classes and a sum stand beside torch's cross entropy with the same. With REWEIGH_KERNELS=off the
+criterion is in plain torch, as without a compiler (criterion-cpu-torch.csv).
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from shutil import which
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from provenance import provenance
@@ -38,11 +40,12 @@ from reweigh.weighting import CCE, DM
 ROUNDS, BATCH = 31, 128
 ROOM = 7_000_000  # numbers that are given back at once: malloc then keeps what smaller tensors leave, as in training
 MANY = 2_000_000  # logits; of fewer there are more rounds, because a moment's disturbance is longer than such a one
-SHAPES = [(128, 1000), (256, 1000), (1024, 1000), (4096, 1000), (512, 10000), (256, 32000), (64, 128256)]
+SHAPES = [(n, 1000) for n in (8, 32, 128, 256, 1024, 4096)] + [(512, 10000), (256, 32000), (64, 128256)]
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 Loss = Callable[[Tensor, Tensor], Tensor]
 Clock = Callable[[], float]
 LOSSES: dict[str, Loss] = {"DM(0.5, 8), batch": Criterion(DM(0.5, 8)), "CCE": Criterion(CCE())}
+ANY: dict[str, Loss] = {"a function of p, batch": Criterion(lambda p: p * (1 - p), normalise="batch")}
 
 
 def written_down(logits: Tensor, target: Tensor) -> Tensor:
@@ -77,7 +80,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.empty(ROOM)
     clock = CLOCKS[options.clock]
-    rows = [*beside_cross_entropy(clock), *beside_a_step(clock)]
+    rows = [*beside_cross_entropy(clock), *where_labels_do_not_count_once(clock), *beside_a_step(clock)]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with options.out.open("w", newline="") as file:
         for name, value in (
@@ -91,16 +94,36 @@ def main() -> None:
 
 def beside_cross_entropy(clock: Clock) -> Iterator[Row]:
     """Forward and backward on random logits."""
-    losses = LOSSES | {"DM, written down": written_down}
+    losses = LOSSES | ANY | {"DM, written down": written_down}
     if which(os.environ.get("CXX", "g++")):
         losses["cross entropy, compiled"] = torch.compile(cross_entropy, dynamic=False)
     for n, classes in SHAPES:
         torch.compiler.reset()  # it gives up on a function that has met many shapes
         logits, target = torch.randn(n, classes) * 3, torch.arange(n) % classes
         ways = [through(loss, logits, target) for loss in (cross_entropy, *losses.values())]
-        theirs, *ours = in_turn(ways, clock, ROUNDS * max(1, MANY // logits.numel()))
+        theirs, *ours = in_turn(ways, clock, rounds(logits))
         for name, taken in zip(losses, ours, strict=True):
             yield row("cross entropy", n, classes, name, taken, theirs)
+
+
+def where_labels_do_not_count_once(clock: Clock) -> Iterator[Row]:
+    """Beside torch's cross entropy with the same labels ignored, the same weights of classes, or the same sum."""
+    for n, classes in ((128, 1000), (1024, 1000)):
+        logits, target = torch.randn(n, classes) * 3, torch.arange(n) % classes
+        weight = torch.rand(classes) + 0.5
+        cases: list[tuple[str, dict[str, Any], Tensor]] = [
+            ("a quarter ignored", {}, target.where(target % 4 > 0, -100)),
+            ("class weights", {"weight": weight}, target),
+            ("sum", {"reduction": "sum"}, target),
+        ]
+        for name, settings, labels in cases:
+            losses: dict[str, Loss] = {"CCE": Criterion(CCE(), **settings)}
+            if name != "sum":  # is no share of a batch
+                losses["DM(0.5, 8), batch"] = Criterion(DM(0.5, 8), **settings)
+            both: tuple[Loss, ...] = (partial(cross_entropy, **settings), *losses.values())
+            theirs, *ours = in_turn([through(loss, logits, labels) for loss in both], clock, rounds(logits))
+            for loss, taken in zip(losses, ours, strict=True):
+                yield row(f"cross entropy, {name}", n, classes, loss, taken, theirs)
 
 
 def beside_a_step(clock: Clock) -> Iterator[Row]:
@@ -134,6 +157,10 @@ def through(loss: Loss, logits: Tensor, target: Tensor) -> Callable[[], None]:
         loss(leaf, target).backward()  # type: ignore[no-untyped-call]
 
     return step
+
+
+def rounds(logits: Tensor) -> int:
+    return ROUNDS * max(1, MANY // logits.numel())
 
 
 def in_turn(ways: list[Callable[[], None]], clock: Clock, rounds: int) -> list[list[float]]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 from reweigh.criterion import Criterion
-from reweigh.kernels import choice
+from reweigh.kernels import choice, cpu
 from reweigh.weighting import CCE, MAE, Weighting
 
 # What no kernel can weigh.
 OTHER: Weighting = CCE() + 3.0 * MAE()
+needs_compiler = pytest.mark.skipif(cpu.program() is None, reason="no g++, or no threads of GNU's OpenMP in torch")
 TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 4e-3, torch.float16: 1e-3}
 
 

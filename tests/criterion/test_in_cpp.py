@@ -1,21 +1,31 @@
-"""The criterion in C++ (reweigh.kernels.cpu) beside float64, beside plain torch, and what it leaves to that."""
+"""The criterion in C++ (reweigh.kernels.cpu) beside float64, and whatever layout, threads or defaults there are."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from beside_float64 import TOLERANCE, draw, result
-from odd_rows import ODD, spoil
+from beside_float64 import OTHER, TOLERANCE, draw, needs_compiler, result
 from reweigh.criterion import Criterion, functional
-from reweigh.kernels import cpu
-from reweigh.weighting import CCE, DM, GCE, MAE, Beta, Exponential, Focal, Normal, Tapered, Uniform, Weighting
+from reweigh.weighting import (
+    CCE,
+    DM,
+    GCE,
+    MAE,
+    Beta,
+    Curve,
+    Exponential,
+    Focal,
+    Normal,
+    PerClass,
+    Tapered,
+    Uniform,
+    Weighting,
+)
 
 SHAPES = [(64, 600), (33, 1000), (1, 40000), (16500, 2)]
 WEIGHTINGS: list[Weighting] = [
@@ -29,9 +39,10 @@ WEIGHTINGS: list[Weighting] = [
     Focal(2.0),
     Tapered(DM(1, 16), 1e-3),
     Beta(0.5, 2),
+    OTHER,
+    Curve(((0.0, 0.1), (0.4, 2.0), (1.0, 0.0))),
 ]
 CPU = torch.device("cpu")
-needs_compiler = pytest.mark.skipif(cpu.program() is None, reason="no g++, or no threads of GNU's OpenMP in torch")
 
 
 @pytest.fixture
@@ -39,13 +50,8 @@ def _only_in_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("plain torch was asked")
 
-    monkeypatch.setattr(functional, "plainly", refuse)
-
-
-def in_torch(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> tuple[Tensor, Tensor]:
-    with monkeypatch.context() as patched:
-        patched.setattr(cpu, "ALLOWED", False)
-        return result(*arguments)
+    for name in ("plainly", "margin_and_pull"):
+        monkeypatch.setattr(functional, name, refuse)
 
 
 @needs_compiler
@@ -80,13 +86,60 @@ def test_in_float16() -> None:
     assert (gradient.double() - expected).norm() <= TOLERANCE[torch.float16] * expected.norm()
 
 
-def reference(criterion: Criterion, logits: Tensor, target: Tensor, incoming: Tensor) -> tuple[Tensor, Tensor]:
+def reference(
+    criterion: Criterion,
+    logits: Tensor,
+    target: Tensor,
+    incoming: Tensor,
+    weight: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Through margins, with the whole graph."""
-    z = logits.requires_grad_()
+    z, ignore_index = logits.requires_grad_(), criterion.ignore_index
+    call = functional._Call(criterion.options, weight, ignore_index, 0.0, sample_weight, None, False)
     with torch.enable_grad():
-        value = functional._Call(criterion.options, None, -100, 0.0, None, None, False).by_margins(z, target)
+        value = call.by_margins(z, target)
     (gradient,) = torch.autograd.grad(value, z, incoming)
     return value.detach(), gradient
+
+
+SCALES: list[dict[str, Any]] = [
+    {"normalise": None, "reduction": "none"},
+    {"normalise": None, "reduction": "sum"},
+    {"normalise": None, "reduction": "mean"},
+    {"normalise": "batch", "reduction": "none"},
+    {"normalise": "batch", "reduction": "mean"},
+]
+
+
+@needs_compiler
+@pytest.mark.usefixtures("_only_in_cpp")
+@pytest.mark.parametrize("by_row", [None, "positive", "any sign", "mostly 0"])
+@pytest.mark.parametrize("by_class", [False, True])
+@pytest.mark.parametrize("ignore_index", [-100, 7])
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+@pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8), OTHER], ids=repr)
+def test_labels_that_do_not_count_once(
+    weighting: Weighting, scale: dict[str, Any], ignore_index: int, by_class: bool, by_row: str | None
+) -> None:
+    logits, target = draw(64, 600, CPU)
+    target[::5] = ignore_index
+    weight = torch.linspace(0, 2, 600) if by_class else None
+    s = None if by_row is None else torch.linspace(0.5, 3, 64, dtype=torch.float64)
+    if s is not None and by_row == "any sign":
+        if scale["normalise"] == "batch":
+            pytest.skip("a share of a batch has no sign")
+        s[1::3] *= -0.5
+    if s is not None and by_row == "mostly 0":
+        s[4:] = 0
+        logits[9] = torch.nan
+    criterion = Criterion(weighting, ignore_index=ignore_index, weight=weight, **scale)
+    incoming = torch.linspace(0.5, 2, 64) if scale["reduction"] == "none" else torch.tensor(1.5)
+    value, gradient = result(criterion, logits, target, incoming, sample_weight=s)
+    logits = logits.nan_to_num().double()
+    expected_value, expected = reference(criterion, logits, target, incoming.double(), weight, s)
+    assert (gradient.double() - expected).norm() <= TOLERANCE[torch.float32] * expected.norm()
+    torch.testing.assert_close(value.double(), expected_value, rtol=2e-6, atol=2e-6)
 
 
 @needs_compiler
@@ -102,34 +155,6 @@ def test_no_digits_are_lost_far_out(weighting: Weighting, ahead: float, offset: 
     _, gradient = result(criterion, logits, target)
     _, expected = reference(criterion, logits.double(), target, torch.tensor(1.0, dtype=torch.float64))
     torch.testing.assert_close(gradient.double(), expected, rtol=16 * torch.finfo(torch.float32).eps, atol=1e-37)
-
-
-CASES = [*ODD, "unknown", "impossible", "nothing counts"]
-
-
-@needs_compiler
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("normalise", [None, "batch"])
-def test_what_is_not_plain_is_noticed(case: str, normalise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    logits, target = draw(64, 600, CPU)
-    weighting: Weighting = DM(0.5, 8)
-    if case in ODD:
-        spoil(case, logits, target)
-    elif case == "unknown":
-        target[63] = 600
-    elif case == "impossible":
-        logits[3, target[3]] = -torch.inf
-    else:
-        weighting = Beta(300, 1)
-        logits[torch.arange(64), target] -= 60
-    criterion = Criterion(weighting, normalise=normalise)
-    if case == "unknown":
-        with pytest.raises(ValueError, match="target"):
-            result(criterion, logits, target)
-        return
-    expected = in_torch(monkeypatch, criterion, logits, target)
-    for got, wanted in zip(result(criterion, logits, target), expected, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-6, atol=0, equal_nan=True)
 
 
 @needs_compiler
@@ -160,14 +185,76 @@ def threads() -> Iterator[Iterator[int]]:
 
 @needs_compiler
 @pytest.mark.usefixtures("_only_in_cpp")
-def test_several_gradients_at_once() -> None:
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+@pytest.mark.parametrize(
+    "weighting",
+    [PerClass(DM(torch.linspace(0, 2, 600), 4)), DM(torch.linspace(0, 2, 64), 4), lambda p, q: p * q + 0.1],
+    ids=["by class", "by row", "a function"],
+)
+def test_any_weighting(weighting: Any, scale: dict[str, Any]) -> None:
+    logits, target = draw(64, 600, CPU)
+    target[::5] = -100
+    criterion = Criterion(weighting, **scale)
+    incoming = torch.linspace(0.5, 2, 64) if scale["reduction"] == "none" else torch.tensor(1.5)
+    value, gradient = result(criterion, logits, target, incoming)
+    expected_value, expected = reference(criterion, logits.double(), target, incoming.double())
+    assert (gradient.double() - expected).norm() <= TOLERANCE[torch.float32] * expected.norm()
+    torch.testing.assert_close(value.double(), expected_value, rtol=2e-6, atol=2e-6)
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "rows apart": lambda z: torch.cat((z, z + 1), 1)[:, : z.shape[1]],
+    "rows overlap": lambda z: z.reshape(-1).as_strided((z.shape[0] - 1, z.shape[1]), (7, 1)),
+    "one row": lambda z: z[:1].expand(z.shape),
+    "columns": lambda z: z.t().contiguous().t(),
+    "every other": lambda z: z.repeat_interleave(2, 1)[:, ::2],
+}
+
+
+@needs_compiler
+@pytest.mark.usefixtures("_only_in_cpp")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_wherever_rows_lie(layout: str, dtype: torch.dtype) -> None:
+    logits, target = draw(64, 600, CPU, dtype)
+    z = LAYOUTS[layout](logits)
+    target = target[: len(z)]
+    for got, wanted in zip(
+        result(Criterion(DM(0.5, 8)), z, target),
+        result(Criterion(DM(0.5, 8)), z.clone(memory_format=torch.contiguous_format), target),
+        strict=True,
+    ):
+        assert torch.equal(got, wanted)
+
+
+@needs_compiler
+@pytest.mark.usefixtures("_only_in_cpp")
+def test_whatever_torch_makes_by_default() -> None:
+    logits, target = draw(64, 600, CPU)
+    expected = result(Criterion(DM(0.5, 8)), logits, target)
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        with torch.device("meta"):
+            found = result(Criterion(DM(0.5, 8)), logits, target)
+    finally:
+        torch.set_default_dtype(before)
+    assert torch.equal(found[0], expected[0])
+    assert torch.equal(found[1], expected[1])
+
+
+@needs_compiler
+@pytest.mark.usefixtures("_only_in_cpp")
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_several_gradients_at_once(reduction: Any) -> None:
     logits, target = draw(64, 600, CPU)
     z = logits.requires_grad_()
-    incoming = torch.tensor([1.0, -2.0])
-    value = Criterion(DM(0.5, 8))(z, target)
-    (several,) = torch.autograd.grad(value, z, incoming, retain_graph=True, is_grads_batched=True)
-    (one,) = torch.autograd.grad(value, z)
-    torch.testing.assert_close(several, incoming[:, None, None] * one)
+    value = Criterion(DM(0.5, 8), reduction=reduction)(z, target)
+    one = torch.ones_like(value)
+    several, incoming = torch.stack((one, -2 * one)), torch.tensor([1.0, -2.0])
+    (found,) = torch.autograd.grad(value, z, several, retain_graph=True, is_grads_batched=True)
+    (gradient,) = torch.autograd.grad(value, z, one)
+    torch.testing.assert_close(found, incoming[:, None, None] * gradient)
 
 
 @needs_compiler
@@ -183,50 +270,3 @@ def test_a_second_derivative_and_a_second_backward_pass() -> None:
     (expected,) = torch.autograd.grad(plain, z, create_graph=True)
     (wanted,) = torch.autograd.grad(expected[:, 0].sum(), z)
     torch.testing.assert_close(curvature, wanted, rtol=1e-4, atol=1e-8)
-
-
-@needs_compiler
-def test_what_is_left_to_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    logits, target = draw(64, 600, CPU)
-    form = Criterion(CCE()).options.form
-    assert form is not None
-
-    def taken(z: Tensor, y: Tensor = target) -> bool:
-        return cpu.weigh_rows(z, y, form, 0.0, False) is not None
-
-    assert taken(logits)
-    assert not taken(logits.double())
-    assert not taken(logits.t().contiguous().t())
-    assert not taken(logits[:8], target[:8])
-    assert not taken(torch._neg_view(logits))
-    assert not taken(torch._efficientzerotensor(64, 600))
-    monkeypatch.setattr(cpu, "ALLOWED", False)
-    assert not taken(logits)
-
-
-@pytest.fixture
-def _anew() -> Iterator[None]:
-    """As if nothing had been compiled yet, and again so afterwards."""
-    cpu.program.cache_clear()
-    yield
-    cpu.program.cache_clear()
-
-
-@pytest.mark.usefixtures("_anew")
-@pytest.mark.parametrize("compiler", ["false", "no-such-compiler"])
-def test_without_a_compiler(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", compiler)
-    monkeypatch.setattr(cpu, "which", lambda name: f"/usr/bin/{name}" if name == "false" else None)
-    assert cpu.program() is None
-    value, gradient = result(Criterion(CCE()), *draw(64, 600, CPU))
-    assert value.isfinite()
-    assert gradient.isfinite().all()
-
-
-@needs_compiler
-@pytest.mark.usefixtures("_anew")
-def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert cpu.program() is not None
-    assert not list(tmp_path.iterdir())
-    assert result(Criterion(CCE()), *draw(64, 600, CPU))[0].isfinite()

@@ -34,8 +34,8 @@ def is_direct(*others: Tensor | float | None) -> bool:
     )
 
 
-def is_plain(logits: Tensor, target: Tensor, options: Options, ignore_index: int) -> bool:
-    """Whether `plainly` may be asked: rows on a CPU, a mean, plain numbers as parameters, no class to look at.
+def is_plain(logits: Tensor, target: Tensor, options: Options) -> bool:
+    """Whether rows lie on a CPU, are worth cross entropy, and are weighed by themselves or as a batch.
 
     Not for tensor subclasses, of which some have no values to look at.
     """
@@ -49,21 +49,21 @@ def is_plain(logits: Tensor, target: Tensor, options: Options, ignore_index: int
         and logits.numel() > 0
         and target.shape == logits.shape[:1]
         and target.device == logits.device
-        and (options.reduction, options.value, options.process_group) == ("mean", "cross_entropy", None)
+        and (options.value, options.process_group) == ("cross_entropy", None)
         and options.normalise != "class"
         and not isinstance(options.taper, Tensor)
-        and not 0 <= ignore_index < logits.shape[1]
-        and not options.by_label
     )
 
 
-def plainly(logits: Tensor, target: Tensor, options: Options) -> Found | None:
-    """What `weigh` finds where every label counts once, in half of its operations; None where one does not.
+def plainly(logits: Tensor, target: Tensor, options: Options, ignore_index: int) -> Found | None:
+    """What `weigh` finds for a mean where every label counts once, in half of its operations; None where one does not.
 
     With a few rows these take longer than the passes over the logits. What is left out is what can't happen: an ignored
     or unknown label, a row without another class to turn to, a NaN, a batch in which nothing counts. Any of them is
     noticed, and left to the longer way.
     """
+    if options.reduction != "mean" or 0 <= ignore_index < logits.shape[1] or options.by_label:
+        return None
     z, index = at_least_float32(logits), target.unsqueeze(1)
     try:
         own = z.gather(1, index)  # looks at every label, at no cost

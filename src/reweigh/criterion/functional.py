@@ -17,6 +17,7 @@ from reweigh.criterion.emit import emit, log_total, weigh
 from reweigh.criterion.labels import Labels, check_floating, check_tensors, choose, over_positions, positions_of, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
 from reweigh.direction import class_dim, known_labels, log_probabilities, margin_and_pull, statistic
+from reweigh.kernels.forms import OTHER
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import align, may_learn
 from reweigh.weighting.parameter import holds, in_checked_mode
@@ -138,8 +139,11 @@ class _Call(NamedTuple):
     ) -> tuple[Labels, Tensor, Tensor]:
         weighted = (self.weight, self.sample_weight, self.ignore_index, self.label_smoothing)
         labels = read(logits, target, self.options.weighting, *weighted, self.inplace, find)
-        check_call(self.options, self.log_normaliser, {"weight": self.weight, "sample_weight": self.sample_weight})
+        self.check()
         return labels, *_weigh(labels, self.options, self.log_normaliser)
+
+    def check(self) -> None:
+        check_call(self.options, self.log_normaliser, {"weight": self.weight, "sample_weight": self.sample_weight})
 
     def by_margins(self, logits: Tensor, target: Tensor) -> Tensor:
         """With a graph that can be differentiated in every way."""
@@ -147,9 +151,10 @@ class _Call(NamedTuple):
         return _reduce(emit(value, labels.margin, coefficient), self.options, labels.dense, logits)
 
     def directly(self, logits: Tensor, target: Tensor) -> Found:
-        counted = self.weight is None and self.sample_weight is None and self.log_normaliser is None
-        if counted and is_plain(logits, target, self.options, self.ignore_index):
-            plain = self.in_cpp(logits, target) or plainly(logits, target, self.options)
+        if self.log_normaliser is None and is_plain(logits, target, self.options):
+            plain = self.in_cpp(logits, target)
+            if plain is None and self.weight is None and self.sample_weight is None:
+                plain = plainly(logits, target, self.options, self.ignore_index)
             if plain is not None:
                 return plain
         found = []
@@ -164,10 +169,13 @@ class _Call(NamedTuple):
 
     def in_cpp(self, logits: Tensor, target: Tensor) -> Found | None:
         options = self.options
-        if options.form is None:
-            return None
-        found = kernels.weigh_rows(logits, target, options.form, float(options.taper), options.batch)
-        return None if found is None else (found[0], None, found[1])
+        self.check()
+
+        def log_weight(margins: Tensor) -> Tensor:
+            return self.log_weight(margins, target, logits.shape[1])
+
+        beside = (self.weight, self.sample_weight, self.ignore_index, options.form or OTHER, log_weight)
+        return kernels.weigh_rows(logits, target, *beside, float(options.taper), options.batch, options.reduction)
 
     def log_weight(self, margins: Tensor, target: Tensor, num_classes: int) -> Tensor:
         """Of rows that kernels have measured and cannot weigh."""

@@ -111,7 +111,7 @@ def whole(
     taper = settings.taper
     if torch.compiler.is_compiling() or isinstance(taper, Tensor) or 0 < taper < LEAST_TAPER:
         return None
-    if not (_plain(weight, logits, 1) and _plain(sample_weight, logits, 0)):
+    if not all(x is None or is_factor(x, logits, dim) for dim, x in enumerate((sample_weight, weight))):
         return None
     from reweigh.kernels.entire import Whole, plan
     from reweigh.kernels.launch import Weights
@@ -164,13 +164,13 @@ def _indices(target: Tensor, logits: Tensor) -> bool:
     return integer and target.shape == logits.shape[:1] and target.device == logits.device
 
 
-def _plain(factor: Tensor | None, logits: Tensor, dim: int) -> bool:
-    """Whether a kernel can read a factor per class (dim 1) or per row (dim 0), and nobody wants its derivative."""
-    return factor is None or (
-        factor.ndim == 1
-        and len(factor) == logits.shape[dim]
-        and factor.is_contiguous()
-        and factor.is_floating_point()
-        and factor.device == logits.device
-        and not factor.requires_grad
+def is_factor(x: Tensor, logits: Tensor, dim: int) -> bool:
+    """Whether a kernel can read a factor per row (dim 0) or per class (dim 1), and nobody wants its derivative."""
+    return (
+        x.ndim == 1
+        and len(x) == logits.shape[dim]
+        and x.is_contiguous()
+        and x.is_floating_point()
+        and x.device == logits.device
+        and not x.requires_grad
     )

@@ -67,40 +67,70 @@ static void scale(float* row, int64_t c, double by) {
   for (int64_t j = 0; j < c; j++) row[j] *= factor;
 }
 
-// The gradient of every row, the mean of -log p in `value`, and room for 3 N numbers in `room`. Not 0 where a label does
-// not simply count once: it is ignored or unknown, has no other class to turn to, something is not finite, or all weights
-// of a batch are next to 0. Sums are taken in a fixed order, whatever the number of threads.
-extern "C" int weigh_rows(const float* logits, const int64_t* target, float* gradient, double* room, double* value,
-                          int64_t n, int64_t c, int threads, int form, int batch, double a, double b, double constant,
-                          double inner, double taper) {
-  const Arguments of = {0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, constant, inner, taper};
-  double *w = room, *surprise = room + n, *size = room + 2 * n;
+// The margin of a row that counts by s, and what `pull` is to be multiplied by to become the direction. False where the
+// label has no other class to turn to, or something is not finite.
+static bool measure(const float* z, float* pull, int64_t c, int64_t y, double s, double& margin, double& size) {
+  if (s == 0) {
+    memset(pull, 0, c * sizeof *pull);
+    margin = INFINITY, size = 0;
+    return true;
+  }
+  float top;
+  const double rest = exponentials(z, pull, c, y, top);
+  margin = (double)z[y] - top - log(rest), size = 0.5 / rest;
+  return top > -FLT_MAX && isfinite(margin);
+}
+
+enum Step { MEASURE = 1, WEIGH = 2 };
+enum Reduction { NONE, SUM, MEAN };
+
+// The value and the gradient of all rows; or, where nothing is reduced, every row's value, and a gradient yet to be
+// multiplied by the first of the 5 N numbers in `room`. Factors by class and by row may be null. The two steps may be two
+// calls: margins are the third of these numbers, `log_w` their weights if no form is. Not 0 where a label is unknown, a
+// row cannot be measured, or all weights are next to 0 or not finite. Sums are taken in a fixed order, whatever the
+// number of threads.
+extern "C" int weigh_rows(int steps, const double* log_w, const float* logits, const int64_t* target,
+                          const double* by_class, const double* by_row, float* value, float* gradient, double* room,
+                          int64_t n, int64_t c, int64_t stride, int64_t ignore, int threads, int reduction, int batch,
+                          int form, double a, double b, double constant, double inner, double taper) {
+  double *size = room, *s = size + n, *margin = s + n, *w = margin + n, *terms = w + n, count = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t y = target[i];
+    const int ignored = y == ignore;
+    if (!ignored && (y < 0 || y >= c)) return 1;
+    s[i] = (ignored ? 0.0 : by_class ? by_class[y] : 1.0) * (by_row ? by_row[i] : 1.0);
+    count += s[i];
+  }
+  if (!isfinite(count) || count == 0) return 1;
+  const double mean = reduction == MEAN ? count : 1.0;
   int odd = 0;
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(| : odd)
   for (int64_t i = 0; i < n; i++) {
-    const int64_t y = target[i];
-    if (y < 0 || y >= c) {
-      odd = 1;
-      continue;
+    float* pull = gradient + i * c;
+    if (steps & MEASURE) odd |= !measure(logits + i * stride, pull, c, target[i], s[i], margin[i], size[i]);
+    if (steps & WEIGH) {
+      const double m = margin[i], small = exponential(-fabs(m)), odds = m > 0 ? small : 1.0;
+      const Arguments of = {0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, log_w ? log_w[i] : constant, inner, taper};
+      double surprise;
+      family = form;
+      weigh(m, s[i], of, surprise, w[i]);
+      terms[i] = s[i] * surprise / mean;
+      size[i] *= w[i] * (taper > 0 ? odds / (odds + taper * (1 + small)) : 1.0);  // odds may be 0
+      if (!batch && reduction != NONE) scale(pull, c, size[i] / mean);
     }
-    float top, *pull = gradient + i * c;
-    const double rest = exponentials(logits + i * c, pull, c, y, top);
-    const double m = (double)logits[i * c + y] - top - log(rest);
-    family = form;
-    weigh(m, 1.0, of, surprise[i], w[i]);
-    const double small = exponential(-fabs(m)), odds = m > 0 ? small : 1.0;
-    const double kept = taper > 0 ? odds / (odds + taper * (1 + small)) : 1.0;  // odds may be 0
-    size[i] = w[i] * kept / (2 * rest);
-    if (!batch) scale(pull, c, size[i] / n);
-    odd |= !(top > -FLT_MAX && isfinite(m));
   }
+  if (odd || !(steps & WEIGH)) return odd;
   double total = 0, sum = 0;
-  for (int64_t i = 0; i < n; i++) total += w[i], sum += surprise[i];
-  if (odd || !(total < DBL_MAX && (total > 1e-280 || !batch))) return 1;
-  *value = sum / n;
+  for (int64_t i = 0; i < n; i++) total += w[i], sum += terms[i];
+  if (!(fabs(total) < DBL_MAX && (total > 1e-280 || !batch))) return 1;
   if (batch) {
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < n; i++) scale(gradient + i * c, c, size[i] / total);
+    for (int64_t i = 0; i < n; i++) {
+      size[i] /= total;
+      if (reduction != NONE) scale(gradient + i * c, c, size[i]);
+    }
   }
+  if (reduction != NONE) *value = (float)sum;
+  else for (int64_t i = 0; i < n; i++) value[i] = (float)terms[i];
   return 0;
 }

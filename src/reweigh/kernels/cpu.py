@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from ctypes import CDLL, c_double, c_int, c_int64, c_void_p
 from functools import lru_cache
 from pathlib import Path
@@ -17,63 +18,97 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
-from reweigh.kernels.choice import ALLOWED, TYPES
-from reweigh.kernels.forms import Form
+from reweigh.kernels.choice import ALLOWED, PLAIN, TYPES, is_factor
+from reweigh.kernels.forms import OTHER, Form
 
 # Logits for which it is worth compiling, which takes half a second.
-FEWEST = 2**15
+FEWEST = 2**12
 FLAGS = ("-std=c++11", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
+# As in cpu.cpp.
+MEASURE, WEIGH = 1, 2
+REDUCTIONS = ("none", "sum", "mean")
 
 
-def weigh_rows(logits: Tensor, target: Tensor, form: Form, taper: float, batch: bool) -> tuple[Tensor, Tensor] | None:
-    """The mean of -log p, and the gradient in at least float32.
+def weigh_rows(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    sample_weight: Tensor | None,
+    ignore_index: int,
+    form: Form,
+    log_weight: Callable[[Tensor], Tensor],
+    taper: float,
+    batch: bool,
+    reduction: str,
+) -> tuple[Tensor, Tensor | None, Tensor] | None:
+    """The value, and the gradient in at least float32; where nothing is reduced, times a size for each row.
 
-    None where cpu.cpp cannot tell: logits (N, C) that are few, in float64 or not in one piece, or no compiler; a label
-    that is ignored or unknown, a row without another class, a NaN.
+    None where cpu.cpp cannot tell: logits (N, C) that are few or in float64, or no compiler; an unknown label, a row
+    without another class, a NaN.
 
     Args:
         logits, target: on a CPU; class indices in 64 bits.
-        batch: whether rows have shares of the batch's sum of w, else of their number.
+        weight, sample_weight: a factor per class and per row, which nobody wants a derivative of.
+        form: of the weighting; `OTHER` for what `log_weight(margins)` gives, +inf being the margin of a row that does
+            not count.
+        batch: whether rows have shares of the batch's sum of s w.
     """
     n, c = logits.shape
     if not (
         ALLOWED
         and n * c >= FEWEST
         and logits.dtype in TYPES
-        and logits.is_contiguous()
+        and _is_plain(logits)
         and target.is_contiguous()
-        and not logits.is_neg()
-        and logits.data_ptr()  # nothing is stored of torch's zero tensors
+        and all(
+            x is None or (type(x) in PLAIN and is_factor(x, logits, dim) and _is_plain(x))
+            for dim, x in enumerate((sample_weight, weight))
+        )
         and (compiled := program()) is not None
     ):
         return None
     z = logits.float()
-    gradient, numbers = torch.empty_like(z), torch.empty(3 * n + 1, dtype=torch.float64)
-    room = numbers.data_ptr()
-    places = (z.data_ptr(), target.data_ptr(), gradient.data_ptr(), room, room + 24 * n)
-    if compiled(*places, n, c, torch.get_num_threads(), form.family, batch, *form[1:], taper):
-        return None
-    return numbers[3 * n].float(), gradient
+    z = z if z.stride(1) == 1 else z.contiguous()
+    factors = [None if x is None else x.double() for x in (weight, sample_weight)]
+    value, gradient = z.new_empty(n if reduction == "none" else ()), z.new_empty(n, c)
+    room = z.new_empty(5, n, dtype=torch.float64)
+    places = [None if x is None else x.data_ptr() for x in (z, target, *factors, value, gradient, room)]
+    ways = (torch.get_num_threads(), REDUCTIONS.index(reduction), batch)
+    given = (*places, n, c, z.stride(0), ignore_index, *ways, *form, taper)
+    if form is not OTHER:
+        odd = compiled(MEASURE | WEIGH, None, *given)
+    else:
+        odd = compiled(MEASURE, None, *given)
+        log_w = None if odd else log_weight(room[2])
+        if log_w is None or log_w.dtype != torch.float64 or log_w.shape != target.shape:
+            return None
+        log_w = log_w.contiguous()
+        odd = compiled(WEIGH, log_w.data_ptr(), *given)
+    return None if odd else (value, room[0] if reduction == "none" else None, gradient)
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether its values are what lies in its memory: not so of a view that negates, and of torch's zero tensors."""
+    return not x.is_neg() and x.data_ptr() != 0
 
 
 @lru_cache
 def program() -> Callable[..., int] | None:
-    """cpu.cpp's function, compiled once in a process; None where there is no compiler for it, or no such threads.
+    """cpu.cpp's function, compiled once in a process; None where there is no compiler for it, or no such threads."""
+    for compiler in filter(None, map(which, (os.environ.get("CXX", ""), "g++"))):
+        with suppress(OSError, SubprocessError):
+            return _compiled(compiler)
+    return None
 
-    Its file is gone when this returns: nothing is left behind, and nothing is loaded that another process wrote.
-    """
-    compiler = which(os.environ.get("CXX", "")) or which("g++")
-    if compiler is None:
-        return None
+
+def _compiled(compiler: str) -> Callable[..., int]:
+    """Its file is gone when this returns: nothing is left behind, and nothing is loaded that another process wrote."""
     source = Path(__file__).with_name("cpu.cpp")
-    try:
-        with TemporaryDirectory(prefix="reweigh-") as folder:
-            made, library = Path(folder, "cpu.o"), Path(folder, "cpu.so")
-            # in two steps: the second must not bring another library of threads than torch's
-            for step in ((*FLAGS, "-fopenmp", "-c", source, "-o", made), ("-shared", made, "-o", library)):
-                run([compiler, *step], check=True, capture_output=True, timeout=60)
-            function = CDLL(str(library)).weigh_rows
-    except (OSError, SubprocessError):
-        return None
-    function.argtypes = (*(c_void_p,) * 5, c_int64, c_int64, *(c_int,) * 3, *(c_double,) * 5)
+    with TemporaryDirectory(prefix="reweigh-") as folder:
+        made, library = Path(folder, "cpu.o"), Path(folder, "cpu.so")
+        # in two steps: the second must not bring another library of threads than torch's
+        for step in ((*FLAGS, "-fopenmp", "-c", source, "-o", made), ("-shared", made, "-o", library)):
+            run([compiler, *step], check=True, capture_output=True, timeout=60)
+        function = CDLL(str(library)).weigh_rows
+    function.argtypes = (c_int, *(c_void_p,) * 8, *(c_int64,) * 4, *(c_int,) * 4, *(c_double,) * 5)
     return function
