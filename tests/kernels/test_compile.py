@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 pytestmark = [
     pytest.mark.slow,
@@ -79,3 +83,21 @@ def test_compiles_for_hopper(module: str, name: str, constants: dict[str, Any]) 
     )
     compiled = triton.compile(source, target=backend.GPUTarget("cuda", 90, 32), options={"num_warps": 4})
     assert compiled.asm["cubin"]
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+@pytest.mark.parametrize(
+    ("classes", "dtype"),
+    [(21841, torch.float32), (151936, torch.float32), (151936, torch.bfloat16), (151936, torch.float16)],
+    ids=str,
+)
+@pytest.mark.parametrize("family", range(4))
+def test_rows_compile_for_hopper(family: int, classes: int, dtype: torch.dtype, tmp_path: Path) -> None:
+    rows = pytest.importorskip("reweigh.kernels.rows")
+    cut = rows.parts(classes, dtype.itemsize)
+    written, made = tmp_path / "rows.cu", tmp_path / "rows.cubin"
+    written.write_text(rows.source(), encoding="utf-8")
+    for choices, reduction in (((family, 0, 1), 1), ((family, 1, 0), 0)):
+        options = rows.definitions(dtype, cut, choices, reduction)
+        subprocess.run(["nvcc", "-cubin", "-arch=sm_90", *options, "-o", made, written], check=True)
+        assert made.stat().st_size

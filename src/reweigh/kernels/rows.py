@@ -132,6 +132,19 @@ def shape(cut: Parts, programs: int) -> tuple[Any, ...]:
     return (c_uint * 3)(programs * cut.cluster, 1, 1), (c_uint * 3)(32 * (WARPS + 1), 1, 1), OVERHEAD + SLOT * cut.steps
 
 
+def source() -> str:
+    here = files("reweigh.kernels")
+    return "".join(here.joinpath(name).read_text(encoding="utf-8") for name in ("weigh.cu", "rows.cu"))
+
+
+def definitions(dtype: torch.dtype | None, cut: Parts, choices: tuple[int, ...], reduction: int) -> list[str]:
+    """What the source leaves open, as options of its compiler."""
+    width = 4 if dtype == torch.float32 else 2
+    names = ("FAMILY", "INNER", "TAPER", "MEAN", "NONE", "WIDTH", "HALF", "CLUSTER", "STEPS", "WARPS")
+    constants = (*choices, reduction == 1, reduction == 0, width, dtype == torch.float16, *cut, WARPS)
+    return [f"-D{name}={int(value)}" for name, value in zip(names, constants, strict=True)]
+
+
 @lru_cache
 def _compiled(
     place: int, dtype: torch.dtype | None, cut: Parts, choices: tuple[int, ...], reduction: int
@@ -140,15 +153,9 @@ def _compiled(
     compiler = getattr(torch.cuda, "_compile_kernel", None)  # from torch 2.9 on
     if compiler is None or torch.version.hip is not None or torch.cuda.get_device_capability(place) < (9, 0):
         return None, 0
-    here = files("reweigh.kernels")
-    source = "".join(here.joinpath(name).read_text(encoding="utf-8") for name in ("weigh.cu", "rows.cu"))
-    width = 4 if dtype == torch.float32 else 2
-    names = ("FAMILY", "INNER", "TAPER", "MEAN", "NONE", "WIDTH", "HALF", "CLUSTER", "STEPS", "WARPS")
-    constants = (*choices, reduction == 1, reduction == 0, width, dtype == torch.float16, *cut, WARPS)
-    options = [f"-D{name}={int(value)}" for name, value in zip(names, constants, strict=True)]
     try:
         with torch.cuda.device(place):
-            kernel = compiler(source, "rows", nvcc_options=options)
+            kernel = compiler(source(), "rows", nvcc_options=definitions(dtype, cut, choices, reduction))
             kernel.set_shared_memory_config(shape(cut, 1)[-1])
             if cut.cluster == 1:
                 return kernel, torch.cuda.get_device_properties(place).multi_processor_count
