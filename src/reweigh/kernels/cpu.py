@@ -59,6 +59,7 @@ def weigh_rows(
         and n * c >= FEWEST
         and logits.dtype in TYPES
         and _is_plain(logits)
+        and _is_plain(target)
         and target.is_contiguous()
         and all(
             x is None or (type(x) in PLAIN and is_factor(x, logits, dim) and _is_plain(x))
