@@ -2,7 +2,7 @@
 
 `usable` says whether a call can take them; `margin` is `reweigh.direction.margin` for any weighting, `margin_and_push`
 the same without autograd. `whole` is the entire criterion, but for the weights that no kernel knows; `Repeat` the same
-for a batch like one before; `weighed` the passes alone. Triton is imported on first use. `weigh_rows` is for a few rows
+for a batch like one before; `weighed` the passes alone. Triton is imported on first use. `weigh_rows` is the criterion
 on a CPU, in C++.
 """
 
