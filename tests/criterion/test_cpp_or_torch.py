@@ -131,6 +131,13 @@ def test_without_a_compiler(compiler: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert gradient.isfinite().all()
 
 
+@pytest.mark.usefixtures("_anew")
+def test_nothing_is_tried_outside_of_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu.sys, "platform", "win32")
+    monkeypatch.setattr(cpu, "_compiled", lambda _: pytest.fail("it was tried"))
+    assert cpu.program() is None
+
+
 @needs_compiler
 @pytest.mark.usefixtures("_anew")
 def test_after_a_compiler_that_cannot_do_it_comes_another(monkeypatch: pytest.MonkeyPatch) -> None:

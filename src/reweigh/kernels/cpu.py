@@ -6,6 +6,7 @@ It works with the threads that torch has, by looking for their library (GNU's Op
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from ctypes import CDLL, c_double, c_int, c_int64, c_void_p
@@ -96,6 +97,8 @@ def _is_plain(x: Tensor) -> bool:
 @lru_cache
 def program() -> Callable[..., int] | None:
     """cpu.cpp's function, compiled once in a process; None where there is no compiler for it, or no such threads."""
+    if sys.platform != "linux":  # other threads, and on Windows a file that cannot go while it is loaded
+        return None
     for compiler in filter(None, map(which, (os.environ.get("CXX", ""), "g++"))):
         with suppress(OSError, SubprocessError):
             return _compiled(compiler)
