@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from reweigh.criterion import Criterion
 from reweigh.weighting import DM
@@ -152,3 +153,21 @@ def test_in_place_once_more(device: torch.device) -> None:
         with torch.no_grad():
             torch.testing.assert_close(criterion(leaf, target), plain(leaf, target))
     assert criterion.options.repeats
+
+
+def test_a_mode_of_the_dispatcher_sees_the_operators(device: torch.device) -> None:
+    class Seen(TorchDispatchMode):
+        names: list[str]
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.names.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    criterion = Criterion(DM(0.5, 8))
+    logits, target = torch.randn(6, 10, device=device), torch.arange(6, device=device)
+    value = criterion(logits, target)
+    assert criterion.options.repeats
+    with Seen() as seen:
+        seen.names = []
+        torch.testing.assert_close(criterion(logits, target), value)
+    assert "reweigh::measure" in seen.names

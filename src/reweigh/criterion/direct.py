@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from reweigh.criterion.options import Options
 from reweigh.direction import at_least_float32, class_dim, exponentials, is_batched, log_probabilities
+from reweigh.kernels import is_intercepted
 
 Found = tuple[Tensor, Tensor | None, Tensor]
 """The value, a size shaped like the target, and a pull shaped like the logits: the gradient is one times the other.
@@ -28,7 +29,7 @@ MOST_LOG = math.log(torch.finfo(torch.float64).max)
 def is_direct(*others: Tensor | float | None) -> bool:
     """Whether the gradient of the logits is all there can be: no transform, and none of the others has its own."""
     return (
-        not torch.compiler.is_compiling()
+        not is_intercepted()
         and not torch._C._are_functorch_transforms_active()
         and not any(isinstance(other, Tensor) and other.requires_grad for other in others)
     )

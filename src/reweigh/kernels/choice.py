@@ -46,6 +46,15 @@ def usable(logits: Tensor, target: Tensor | None = None) -> bool:
     )
 
 
+def is_intercepted() -> bool:
+    """Whether something is to see every operator of torch: a compiler, or a mode of its dispatcher.
+
+    Such a mode traces, counts, keeps for a checkpoint, or gives tensors without memory; what is launched past it would
+    be lost, or be written to nowhere.
+    """
+    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+
+
 def margin(logits: Tensor, target: Tensor, ignore_index: int, inplace: bool) -> Tensor:
     """`reweigh.direction.margin` of usable logits; +inf, and no derivative, for a row with the label `ignore_index`.
 
@@ -109,7 +118,7 @@ def whole(
     `log_weight(margins, target, C)` in plain torch what no kernel knows.
     """
     taper = settings.taper
-    if torch.compiler.is_compiling() or isinstance(taper, Tensor) or 0 < taper < LEAST_TAPER:
+    if is_intercepted() or isinstance(taper, Tensor) or 0 < taper < LEAST_TAPER:
         return None
     if not all(x is None or is_factor(x, logits, dim) for dim, x in enumerate((sample_weight, weight))):
         return None

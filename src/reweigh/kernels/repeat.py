@@ -33,6 +33,7 @@ class Repeat:
             and target.shape == self.labels
             and logits.get_device() == self.place == target.get_device()
             and not torch._C._are_functorch_transforms_active()
+            and not torch._C._len_torch_dispatch_stack()
             and not torch.is_anomaly_enabled()
             and is_usual(logits, target)
             and not (self.plan.eager and is_captured(logits))
