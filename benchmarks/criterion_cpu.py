@@ -7,6 +7,8 @@ Targets, with two threads: at most 1.3 times torch's cross entropy, forward and 
 under 2 % of a training step of ResNet-20 (batch 128) with 10 and 100 classes. Ways are timed in turn, round after
 round, and a ratio is the median of the rounds' ratios, so that other work on the machine meets all alike. Where there
 is much of it, threads wait for each other's turn and the wall clock shows that wait alone: take one thread's CPU time.
+The order is drawn anew in every round: what comes after much other code finds the caches full of that.
+
 Beside them stand DM as one would write it down, in log-softmax and p, without care for digits where p is near 1, for
 ignored labels or a second derivative; and, where there is a C++ compiler, cross entropy under torch.compile. Ignored
 labels, weights of classes and a sum stand beside torch's cross entropy with the same. With REWEIGH_KERNELS=off the
@@ -23,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from random import Random
 from shutil import which
 from typing import Any, NamedTuple
 
@@ -166,11 +169,12 @@ def rounds(logits: Tensor) -> int:
 def in_turn(ways: list[Callable[[], None]], clock: Clock, rounds: int) -> list[list[float]]:
     """Seconds of each way in each round; the first two rounds are for warmth."""
     taken: list[list[float]] = [[] for _ in ways]
+    order = Random(0)
     for _ in range(rounds + 2):
-        for way, seconds in zip(ways, taken, strict=True):
+        for i in order.sample(range(len(ways)), len(ways)):
             start = clock()
-            way()
-            seconds.append(clock() - start)
+            ways[i]()
+            taken[i].append(clock() - start)
     return [seconds[2:] for seconds in taken]
 
 
