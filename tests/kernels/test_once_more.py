@@ -47,6 +47,7 @@ def test_a_batch_like_one_before(reduction: Any, normalise: Any, device: torch.d
     agree(wide[:, :10], torch.stack((target, target), 1)[:, 0])
     agree(torch.randn(121, device=device)[1:].view(12, 10), target)
     agree(logits, target.int())
+    agree(torch._neg_view(logits), target)
     # differentiated again, several gradients at a time, and a look at every value
     leaf = logits.clone().requires_grad_()
     (first,) = torch.autograd.grad(criterion(leaf, target).sum(), leaf, create_graph=True)

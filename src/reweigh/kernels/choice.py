@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.kernels.forms import OTHER, form_of
-from reweigh.kernels.repeat import Repeat, is_usual
+from reweigh.kernels.repeat import Repeat, is_usual, lies_in_memory
 from reweigh.weighting import Weighting
 from reweigh.weighting.parameter import Parameter
 
@@ -42,7 +42,10 @@ def usable(logits: Tensor, target: Tensor | None = None) -> bool:
         and logits.stride(1) == 1
         and type(logits) in PLAIN
         and (target is None or _indices(target, logits))
-        and (torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active())
+        and (
+            torch.compiler.is_compiling()
+            or (not torch._C._are_functorch_transforms_active() and lies_in_memory(logits))
+        )
     )
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from reweigh.kernels.choice import ALLOWED, PLAIN, TYPES, is_factor
 from reweigh.kernels.forms import OTHER, Form
+from reweigh.kernels.repeat import lies_in_memory
 
 # Logits for which it is worth compiling, which takes half a second.
 FEWEST = 2**12
@@ -59,11 +60,11 @@ def weigh_rows(
         ALLOWED
         and n * c >= FEWEST
         and logits.dtype in TYPES
-        and _is_plain(logits)
-        and _is_plain(target)
+        and lies_in_memory(logits)
+        and lies_in_memory(target)
         and target.is_contiguous()
         and all(
-            x is None or (type(x) in PLAIN and is_factor(x, logits, dim) and _is_plain(x))
+            x is None or (type(x) in PLAIN and is_factor(x, logits, dim) and lies_in_memory(x))
             for dim, x in enumerate((sample_weight, weight))
         )
         and (compiled := program()) is not None
@@ -87,11 +88,6 @@ def weigh_rows(
         log_w = log_w.contiguous()
         odd = compiled(WEIGH, log_w.data_ptr(), *given)
     return None if odd else (value, room[0] if reduction == "none" else None, gradient)
-
-
-def _is_plain(x: Tensor) -> bool:
-    """Whether its values are what lies in its memory: not so of a view that negates, and of torch's zero tensors."""
-    return not x.is_neg() and x.data_ptr() != 0
 
 
 @lru_cache

@@ -45,7 +45,18 @@ class Repeat:
 
 def is_usual(logits: Tensor, target: Tensor) -> bool:
     """Whether shapes, types and devices are all there is to say of them."""
-    return logits.is_contiguous() and target.is_contiguous() and logits.data_ptr() % 16 == 0
+    return (
+        logits.is_contiguous()
+        and target.is_contiguous()
+        and logits.data_ptr() % 16 == 0
+        and lies_in_memory(logits)
+        and lies_in_memory(target)
+    )
+
+
+def lies_in_memory(x: Tensor) -> bool:
+    """Whether its values are what its memory holds: not so of a view that negates, and of torch's zero tensors."""
+    return not x.is_neg() and x.data_ptr() != 0
 
 
 def is_captured(logits: Tensor) -> bool:
