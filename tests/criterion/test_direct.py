@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from odd_rows import ODD, spoil
-from reweigh.criterion import Criterion, functional
+from reweigh.criterion import Criterion
 from reweigh.weighting import CCE, DM, Beta, Curve, Focal, PerClass, Tapered
 
 SHAPES: list[tuple[int, ...]] = [(5,), (7, 5), (1, 2), (3, 5, 2, 2), (0, 5)]
@@ -42,7 +42,7 @@ def result(criterion: Criterion, logits: Tensor, target: Tensor, **call: Any) ->
 
 def through_margins(monkeypatch: pytest.MonkeyPatch, *arguments: Any, **call: Any) -> tuple[Tensor, Tensor]:
     with monkeypatch.context() as patched:
-        patched.setattr(functional, "is_direct", lambda *_: False)
+        patched.setattr("reweigh.criterion.call.is_direct", lambda *_: False)
         return result(*arguments, **call)
 
 
@@ -191,7 +191,7 @@ def test_the_value_shown_does_not_change_the_gradient(
     normalise: Any, through: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if through == "by margins":
-        monkeypatch.setattr(functional, "is_direct", lambda *_: False)
+        monkeypatch.setattr("reweigh.criterion.call.is_direct", lambda *_: False)
     logits, target = torch.randn(6, 4, generator=torch.Generator().manual_seed(3)), torch.arange(6) % 4
     shown, objective = (Criterion(DM(0.5, 8), normalise=normalise, value=v) for v in ("cross_entropy", "objective"))  # type: ignore[arg-type]
     same(result(shown, logits, target)[1], result(objective, logits, target)[1])

@@ -37,7 +37,7 @@ def test_a_nan_row_without_weight_is_as_if_absent(
     weighting: Weighting, smoothing: float, normalise: Any, through: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if through == "by margins":
-        monkeypatch.setattr("reweigh.criterion.functional.is_direct", lambda *_: False)
+        monkeypatch.setattr("reweigh.criterion.call.is_direct", lambda *_: False)
     logits, target, s = draw()
     criterion = Criterion(weighting, normalise=normalise, label_smoothing=smoothing)
     value, gradient = result(criterion, logits, target, sample_weight=s)

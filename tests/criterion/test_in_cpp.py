@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from beside_float64 import OTHER, TOLERANCE, draw, needs_compiler, result
-from reweigh.criterion import Criterion, functional
+from reweigh.criterion import Criterion
+from reweigh.criterion.call import Call
 from reweigh.weighting import (
     CCE,
     DM,
@@ -51,7 +52,7 @@ def _only_in_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("plain torch was asked")
 
     for name in ("plainly", "margin_and_pull"):
-        monkeypatch.setattr(functional, name, refuse)
+        monkeypatch.setattr(f"reweigh.criterion.call.{name}", refuse)
 
 
 @needs_compiler
@@ -96,7 +97,7 @@ def reference(
 ) -> tuple[Tensor, Tensor]:
     """Through margins, with the whole graph."""
     z, ignore_index = logits.requires_grad_(), criterion.ignore_index
-    call = functional._Call(criterion.options, weight, ignore_index, 0.0, sample_weight, None, False)
+    call = Call(criterion.options, weight, ignore_index, 0.0, sample_weight, None, False)
     with torch.enable_grad():
         value = call.by_margins(z, target)
     (gradient,) = torch.autograd.grad(value, z, incoming)

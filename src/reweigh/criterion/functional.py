@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from reweigh import kernels
-from reweigh.criterion.by_class import log_class_totals
-from reweigh.criterion.direct import Found, direct, is_direct, is_plain, plainly
-from reweigh.criterion.emit import emit, log_total, weigh
-from reweigh.criterion.labels import Labels, check_floating, check_tensors, choose, over_positions, positions_of, read
+from reweigh.criterion.call import Call, reduced, weigh_labels
+from reweigh.criterion.emit import emit
+from reweigh.criterion.labels import Labels, check_floating, check_tensors, choose, over_positions
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
-from reweigh.direction import class_dim, known_labels, log_probabilities, margin_and_pull, statistic
-from reweigh.kernels.forms import OTHER
+from reweigh.direction import class_dim, statistic
 from reweigh.weighting import Weighting
-from reweigh.weighting.compose import align, may_learn
-from reweigh.weighting.parameter import holds, in_checked_mode
+from reweigh.weighting.parameter import holds
 
 
 def derivative_manipulation(
@@ -97,102 +91,12 @@ def criterion(
     inplace: bool,
 ) -> Tensor:
     """`derivative_manipulation` with its settings resolved."""
-    call = _Call(options, weight, ignore_index, label_smoothing, sample_weight, log_normaliser, inplace)
+    call = Call(options, weight, ignore_index, label_smoothing, sample_weight, log_normaliser, inplace)
     try:
         return call.value(logits, target)
     except (AttributeError, TypeError):  # of what is no tensor: only then it is worth the time to look
         check_tensors({"logits": logits, "target": target}, weight=weight, sample_weight=sample_weight)
         raise
-
-
-class _Call(NamedTuple):
-    """All that a call is made with but its logits and labels."""
-
-    options: Options
-    weight: Tensor | None
-    ignore_index: int
-    label_smoothing: float
-    sample_weight: Tensor | None
-    log_normaliser: Tensor | float | None
-    inplace: bool
-
-    def value(self, logits: Tensor, target: Tensor) -> Tensor:
-        """By the shortest way there is."""
-        options, inplace = self.options, self.inplace
-        by_index = self.label_smoothing == 0 and not target.is_floating_point()
-        if kernels.usable(logits, target) and not in_checked_mode():  # a kernel takes labels on trust
-            plain = options.value == "cross_entropy" and options.process_group is None and self.log_normaliser is None
-            if plain and by_index and options.normalise != "class":
-                beside = (options, self.weight, self.ignore_index, self.sample_weight)
-                value = kernels.whole(logits, target, *beside, inplace, self.by_margins, self.log_weight)
-                if value is not None:
-                    return value
-            if by_index and self.is_direct():
-                passes = (self.ignore_index, inplace, self.between_passes, self.by_margins)
-                return kernels.weighed(logits, target, *passes)
-        elif by_index and self.is_direct():
-            return direct(logits, target, self.directly, self.by_margins)
-        return self.by_margins(logits, target)
-
-    def weighed(
-        self, logits: Tensor, target: Tensor, find: Callable[[Tensor, Tensor], Tensor] | None = None
-    ) -> tuple[Labels, Tensor, Tensor]:
-        weighted = (self.weight, self.sample_weight, self.ignore_index, self.label_smoothing)
-        labels = read(logits, target, self.options.weighting, *weighted, self.inplace, find)
-        self.check()
-        return labels, *_weigh(labels, self.options, self.log_normaliser)
-
-    def check(self) -> None:
-        check_call(self.options, self.log_normaliser, {"weight": self.weight, "sample_weight": self.sample_weight})
-
-    def by_margins(self, logits: Tensor, target: Tensor) -> Tensor:
-        """With a graph that can be differentiated in every way."""
-        labels, value, coefficient = self.weighed(logits, target)
-        return _reduce(emit(value, labels.margin, coefficient), self.options, labels.dense, logits)
-
-    def directly(self, logits: Tensor, target: Tensor) -> Found:
-        if self.log_normaliser is None and is_plain(logits, target, self.options):
-            plain = self.in_cpp(logits, target)
-            if plain is None and self.weight is None and self.sample_weight is None:
-                plain = plainly(logits, target, self.options, self.ignore_index)
-            if plain is not None:
-                return plain
-        found = []
-
-        def find(z: Tensor, y: Tensor) -> Tensor:
-            m, pull = margin_and_pull(z, y)
-            found.append(pull)
-            return m
-
-        labels, value, coefficient = self.weighed(logits, target, find)
-        return _reduce(value, self.options, labels.dense, logits), coefficient / 2, found[0]
-
-    def in_cpp(self, logits: Tensor, target: Tensor) -> Found | None:
-        options = self.options
-        self.check()
-
-        def log_weight(margins: Tensor) -> Tensor:
-            return self.log_weight(margins, target, logits.shape[1])
-
-        beside = (self.weight, self.sample_weight, self.ignore_index, options.form or OTHER, log_weight)
-        return kernels.weigh_rows(logits, target, *beside, float(options.taper), options.batch, options.reduction)
-
-    def log_weight(self, margins: Tensor, target: Tensor, num_classes: int) -> Tensor:
-        """Of rows that kernels have measured and cannot weigh."""
-        weighting = self.options.weighting
-        if self.options.by_label:
-            known, _ = known_labels(target, self.ignore_index)
-            weighting = choose(weighting, known, num_classes, margins.shape)
-        return weighting.log_weight(*log_probabilities(margins))
-
-    def between_passes(self, logits: Tensor, target: Tensor, margins: Tensor) -> tuple[Tensor, Tensor]:
-        labels, value, coefficient = self.weighed(logits, target, lambda *_: margins)
-        return _reduce(value, self.options, labels.dense, logits), coefficient
-
-    def is_direct(self) -> bool:
-        options = self.options
-        learnt = options.value == "objective" and may_learn((options.weighting, options.taper))
-        return not learnt and is_direct(self.weight, self.sample_weight, self.log_normaliser)
 
 
 def binary_criterion(
@@ -213,8 +117,8 @@ def binary_criterion(
         check_tensors({"logits": logits, "target": target}, **factors)
         raise
     check_call(options, log_normaliser, factors)
-    value, coefficient = _weigh(labels, options, log_normaliser)
-    return _reduce(emit(value, labels.margin, coefficient), options, True, logits)
+    value, coefficient = weigh_labels(labels, options, log_normaliser)
+    return reduced(emit(value, labels.margin, coefficient), options, True, logits)
 
 
 def check_binary(options: Options) -> None:
@@ -260,39 +164,3 @@ def read_binary(
     chosen = choose(weighting, index, num_classes, logits.shape)
     valid = torch.ones_like(z, dtype=torch.bool)
     return Labels(torch.stack((z, -z)), s, valid, count, chosen, True, index, num_classes)
-
-
-def _weigh(labels: Labels, options: Options, log_normaliser: Tensor | float | None) -> tuple[Tensor, Tensor]:
-    if isinstance(options.taper, Tensor):
-        options = replace(options, taper=align(options.taper, positions_of(labels)))
-    arguments = (labels.s, active(labels), labels.divisor, labels.weighting, options, log_normaliser)
-    return weigh(labels.margin, *arguments, lambda log_w: log_total_of(log_w, labels, options))
-
-
-def active(labels: Labels) -> Tensor:
-    """Where a label has a derivative to give: valid, and some other class is admissible."""
-    return labels.valid & (labels.margin != math.inf)
-
-
-def log_normaliser_of(labels: Labels, options: Options) -> Tensor:
-    """log Σ s w of a call (and its process group), as batch normalisation would divide by."""
-    if options.normalise == "class":
-        raise ValueError("log_normaliser adds up over micro-batches under normalise='batch', not under 'class'")
-    log_w = labels.weighting.log_weight(*log_probabilities(labels.margin))
-    return log_total_of(log_w, labels, options).detach()
-
-
-def log_total_of(log_w: Tensor, labels: Labels, options: Options) -> Tensor:
-    """The logarithm of what a call divides by: one number, or within classes one for each label."""
-    if options.normalise == "class":
-        by_class = (labels.classes, labels.num_classes)
-        return log_class_totals(log_w, labels.s, active(labels), *by_class, options.process_group)
-    return log_total(log_w, labels.s, active(labels), options.process_group)
-
-
-def _reduce(terms: Tensor, options: Options, dense: bool, logits: Tensor) -> Tensor:
-    if options.reduction != "none":
-        terms = terms.sum()
-    elif dense:
-        terms = terms.sum(0)
-    return terms.to(logits.dtype if logits.dtype == torch.float64 else torch.float32)

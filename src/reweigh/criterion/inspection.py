@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from reweigh.criterion.functional import active, log_total_of
+from reweigh.criterion.call import active, log_total_of
 from reweigh.criterion.labels import check_tensors, positions_of, read
 from reweigh.criterion.options import Normalise, Taper, resolve
 from reweigh.direction import class_dim, log_probabilities, margins, statistic

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.nn.modules import module as hooks
 
-from reweigh.criterion.functional import binary_criterion, check_binary, criterion, log_normaliser_of, read_binary
+from reweigh.criterion.call import log_normaliser_of
+from reweigh.criterion.functional import binary_criterion, check_binary, criterion, read_binary
 from reweigh.criterion.labels import check_tensors, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, WithOptions
 from reweigh.spec.checks import plain_number
