@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from reweigh import kernels
 from reweigh.criterion.by_class import log_class_totals
-from reweigh.criterion.direct import Found, direct, is_direct, is_plain, plainly
+from reweigh.criterion.direct import Found, Ways, direct, is_direct, is_plain, plainly
 from reweigh.criterion.emit import emit, log_total, weigh
 from reweigh.criterion.labels import Labels, choose, positions_of, read
 from reweigh.criterion.options import Options, check_call
@@ -20,6 +20,9 @@ from reweigh.direction import known_labels, log_probabilities, margin_and_pull
 from reweigh.kernels.forms import OTHER
 from reweigh.weighting.compose import align, may_learn
 from reweigh.weighting.parameter import in_checked_mode
+
+Quick = Callable[[Tensor, Tensor], "Found | None"]
+"""As `Find`, of logits and labels that it may not be for."""
 
 
 class Call(NamedTuple):
@@ -48,7 +51,7 @@ class Call(NamedTuple):
                 passes = (self.ignore_index, inplace, self.between_passes, self.by_margins)
                 return kernels.weighed(logits, target, *passes)
         elif by_index and self.is_direct():
-            return direct(logits, target, self.directly, self.by_margins)
+            return direct(logits, target, Ways(self.directly, self.by_margins))
         return self.by_margins(logits, target)
 
     def weighed(
@@ -70,12 +73,10 @@ class Call(NamedTuple):
 
     def directly(self, logits: Tensor, target: Tensor) -> Found:
         """Without a graph: in C++, in few operations of torch, or in all of them, whichever is the first that can."""
-        if self.log_normaliser is None and is_plain(logits, target, self.options):
-            plain = self.in_cpp(logits, target)
-            if plain is None and self.weight is None and self.sample_weight is None:
-                plain = plainly(logits, target, self.options, self.ignore_index)
-            if plain is not None:
-                return plain
+        for quick in self.quickly(logits, target):
+            if (quickly_found := quick(logits, target)) is not None:
+                self.remember(quick, logits, target)
+                return quickly_found
         found = []
 
         def find(z: Tensor, y: Tensor) -> Tensor:
@@ -86,16 +87,24 @@ class Call(NamedTuple):
         labels, value, coefficient = self.weighed(logits, target, find)
         return reduced(value, self.options, labels.dense, logits), coefficient / 2, found[0]
 
-    def in_cpp(self, logits: Tensor, target: Tensor) -> Found | None:
-        """As `kernels.weigh_rows` does it, of what `is_plain`."""
-        options = self.options
+    def quickly(self, logits: Tensor, target: Tensor) -> Iterator[Quick]:
+        """What may find a value and a gradient for logits and labels like these, or None, in less time."""
+        options, factors = self.options, (self.weight, self.sample_weight)
+        if self.log_normaliser is not None or not is_plain(logits, target, options):
+            return
         self.check()
+        how = (float(options.taper), options.batch, options.reduction)
+        beside = (*factors, self.ignore_index, options.form or OTHER, self.log_weight)
+        if (rows := kernels.in_cpp(logits, target, *beside, *how)) is not None:
+            yield lambda z, y: rows(z, y, *factors)
+        if factors == (None, None):
+            yield lambda z, y: plainly(z, y, options, self.ignore_index)
 
-        def log_weight(margins: Tensor) -> Tensor:
-            return self.log_weight(margins, target, logits.shape[1])
-
-        beside = (self.weight, self.sample_weight, self.ignore_index, options.form or OTHER, log_weight)
-        return kernels.weigh_rows(logits, target, *beside, float(options.taper), options.batch, options.reduction)
+    def remember(self, quick: Quick, logits: Tensor, target: Tensor) -> None:
+        """Try `quick` at once where the next call is like this one."""
+        if self.weight is None and self.sample_weight is None:
+            ways = Ways(lambda z, y: quick(z, y) or self.directly(z, y), self.by_margins)
+            kernels.remember(self.options.repeats, direct, ways, logits, target)
 
     def log_weight(self, margins: Tensor, target: Tensor, num_classes: int) -> Tensor:
         """Of rows that kernels have measured and cannot weigh."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -94,6 +94,15 @@ def plainly(logits: Tensor, target: Tensor, options: Options, ignore_index: int)
     return value, c.div_(total.squeeze(1).mul_(2.0 if batch else 2.0 * rows)), pull
 
 
+class Ways(NamedTuple):
+    """How to find a value and its gradient, and how the same value with a graph; the rest is what a `Repeat` asks."""
+
+    find: Find
+    again: Again
+    eager: bool = False
+    inplace: bool = False
+
+
 class Direct(torch.autograd.Function):
     """`find(logits, target)` without a graph. The dozens of operations on N numbers take a third less time so.
 
@@ -103,28 +112,28 @@ class Direct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, find: Find, again: Again) -> Tensor:
-        value, *ctx.found = find(logits, target)
-        ctx.find, ctx.again = find, again
+    def forward(ctx: Any, logits: Tensor, target: Tensor, ways: Ways) -> Tensor:
+        value, *ctx.found = ways.find(logits, target)
+        ctx.ways = ways
         ctx.save_for_backward(logits, target)
         return value
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        (logits, target), (incoming,) = ctx.saved_tensors, gradients
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor, None, None]:
+        logits, target = ctx.saved_tensors
         if torch.is_grad_enabled():
-            (gradient,) = torch.autograd.grad(ctx.again(logits, target), logits, incoming, create_graph=True)
-            return gradient, None, None, None
-        size, pull = ctx.found or ctx.find(logits, target)[1:]
+            (gradient,) = torch.autograd.grad(ctx.ways.again(logits, target), logits, incoming, create_graph=True)
+            return gradient, None, None
+        size, pull = ctx.found or ctx.ways.find(logits, target)[1:]
         factor = incoming if size is None else (incoming * size).to(pull.dtype).unsqueeze(class_dim(logits))
         if is_batched(incoming):  # several gradients, for which there is no room
-            return (factor * pull).to(logits.dtype), None, None, None
+            return (factor * pull).to(logits.dtype), None, None
         ctx.found = None
         if size is not None or factor.item() != 1:
             pull.mul_(factor)
-        return pull.to(logits.dtype), None, None, None
+        return pull.to(logits.dtype), None, None
 
 
 # Direct.apply of C++: the one in Python around it asks what `is_direct` has asked already
-direct: Callable[[Tensor, Tensor, Find, Again], Tensor]
+direct: Callable[[Tensor, Tensor, Ways], Tensor]
 direct = super(torch.autograd.Function, Direct).apply

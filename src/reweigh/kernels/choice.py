@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.kernels.forms import OTHER, form_of
-from reweigh.kernels.repeat import Repeat, is_usual, lies_in_memory
+from reweigh.kernels.repeat import Repeat, lies_in_memory, remember
 from reweigh.weighting import Weighting
 from reweigh.weighting.parameter import Parameter
 
@@ -24,8 +24,6 @@ TYPES = (torch.float16, torch.bfloat16, torch.float32)
 PLAIN = (Tensor, nn.Parameter)
 # A kernel divides by q + taper in float32.
 LEAST_TAPER = 1e-30
-# So many shapes of batches are remembered before it begins anew.
-REMEMBERED = 64
 
 
 def usable(logits: Tensor, target: Tensor | None = None) -> bool:
@@ -137,10 +135,8 @@ def whole(
     weights = Weights(form, float(taper), settings.batch, settings.reduction, ignore_index)
     overwrite = inplace and _may_overwrite(logits)
     made = plan(logits, target, weights, (weight, sample_weight), overwrite, again, log_weight)
-    if weight is None and sample_weight is None and is_usual(logits, target):
-        if len(settings.repeats) >= REMEMBERED:
-            settings.repeats.clear()
-        settings.repeats[logits.shape] = Repeat(apply, made, logits, target)
+    if weight is None and sample_weight is None:
+        remember(settings.repeats, apply, made, logits, target)
     value: Tensor = apply(logits, target, made)
     return value
 

@@ -84,19 +84,27 @@ static bool measure(const float* z, float* pull, int64_t c, int64_t y, double s,
 enum Step { MEASURE = 1, WEIGH = 2 };
 enum Reduction { NONE, SUM, MEAN };
 
+// As in cpu.py: what is the same for one batch after the other.
+struct Settings {
+  int64_t n, c, ignore;
+  int reduction, batch, form;
+  double a, b, constant, inner, taper;
+};
+
 // The value and the gradient of all rows; or, where nothing is reduced, every row's value, and a gradient yet to be
 // multiplied by the first of the 5 N numbers in `room`. Factors by class and by row may be null. The two steps may be two
 // calls: margins are the third of these numbers, `log_w` their weights if no form is. Not 0 where a label is unknown, a
 // row cannot be measured, or all weights are next to 0 or not finite. Sums are taken in a fixed order, whatever the
 // number of threads.
-extern "C" int weigh_rows(int steps, const double* log_w, const float* logits, const int64_t* target,
-                          const double* by_class, const double* by_row, float* value, float* gradient, double* room,
-                          int64_t n, int64_t c, int64_t stride, int64_t ignore, int threads, int reduction, int batch,
-                          int form, double a, double b, double constant, double inner, double taper) {
+extern "C" int weigh_rows(const Settings* by, int steps, int threads, const float* logits, int64_t stride,
+                          const int64_t* target, const double* by_class, const double* by_row, const double* log_w,
+                          float* value, float* gradient, double* room) {
+  const int64_t n = by->n, c = by->c;
+  const int reduction = by->reduction, batch = by->batch;
   double *size = room, *s = size + n, *margin = s + n, *w = margin + n, *terms = w + n, count = 0;
   for (int64_t i = 0; i < n; i++) {
     const int64_t y = target[i];
-    const int ignored = y == ignore;
+    const int ignored = y == by->ignore;
     if (!ignored && (y < 0 || y >= c)) return 1;
     s[i] = (ignored ? 0.0 : by_class ? by_class[y] : 1.0) * (by_row ? by_row[i] : 1.0);
     count += s[i];
@@ -110,12 +118,13 @@ extern "C" int weigh_rows(int steps, const double* log_w, const float* logits, c
     if (steps & MEASURE) odd |= !measure(logits + i * stride, pull, c, target[i], s[i], margin[i], size[i]);
     if (steps & WEIGH) {
       const double m = margin[i], small = exponential(-fabs(m)), odds = m > 0 ? small : 1.0;
-      const Arguments of = {0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, log_w ? log_w[i] : constant, inner, taper};
+      const Arguments of = {0, 0, 0, 0, 0, 0, 0, 0, 0, by->a, by->b,
+                            log_w ? log_w[i] : by->constant, by->inner, by->taper};
       double surprise;
-      family = form;
+      family = by->form;
       weigh(m, s[i], of, surprise, w[i]);
       terms[i] = s[i] * surprise / mean;
-      size[i] *= w[i] * (taper > 0 ? odds / (odds + taper * (1 + small)) : 1.0);  // odds may be 0
+      size[i] *= w[i] * (by->taper > 0 ? odds / (odds + by->taper * (1 + small)) : 1.0);  // odds may be 0
       if (!batch && reduction != NONE) scale(pull, c, size[i] / mean);
     }
   }

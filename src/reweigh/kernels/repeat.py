@@ -8,14 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# So many shapes of batches are remembered before it begins anew.
+REMEMBERED = 64
+
 
 class Repeat:
-    """The value of logits and labels like those of a call that kernels took, without weights; None for any other.
+    """The value of logits and labels like those of a call without weights; None for any other.
 
     It is found by the shape of the logits, at which nobody looks again.
 
     Args:
         apply: (logits, target, plan) -> value.
+        plan: with what is asked here: whether it is `eager`, not for CUDA graphs, and writes over the logits `inplace`.
     """
 
     __slots__ = ("apply", "dtype", "label_dtype", "labels", "place", "plan")
@@ -41,6 +45,16 @@ class Repeat:
         ):
             return self.apply(logits, target, self.plan)
         return None
+
+
+def remember(
+    repeats: dict[torch.Size, Repeat], apply: Callable[..., Tensor], plan: Any, logits: Tensor, target: Tensor
+) -> None:
+    """Keep a call without weights, if nothing about its tensors is unusual."""
+    if is_usual(logits, target):
+        if len(repeats) >= REMEMBERED:
+            repeats.clear()
+        repeats[logits.shape] = Repeat(apply, plan, logits, target)
 
 
 def is_usual(logits: Tensor, target: Tensor) -> bool:
