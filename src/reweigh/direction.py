@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.functional import logsigmoid
 
 LOG2_E = math.log2(math.e)
@@ -31,6 +32,15 @@ def known_labels(target: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:
     target = target.long()  # wide before it is compared: -100 is 156 in a uint8
     valid = target != ignore_index
     return target.masked_fill(~valid, 0), valid
+
+
+def is_transformed() -> bool:
+    """Whether `torch.func` or forward mode is at work, for which an autograd function would need rules of its own."""
+    return torch._C._are_functorch_transforms_active() or is_forward_mode()
+
+
+def is_forward_mode() -> bool:
+    return forward_ad._current_level >= 0
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
@@ -68,7 +78,7 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
     >>> margin(torch.tensor([[2.0, 0.0, 0.0]]), torch.tensor([0]))  # 2 - log 2
     tensor([1.3069], dtype=torch.float64)
     """
-    if not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
+    if not torch.compiler.is_compiling() and not is_transformed():
         return Margin.apply(logits, target)  # type: ignore[no-any-return, no-untyped-call]
     z, dim = at_least_float32(logits), class_dim(logits)
     index = target.unsqueeze(dim)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.criterion.options import Options
-from reweigh.direction import at_least_float32, class_dim, exponentials, is_batched, log_probabilities
+from reweigh.direction import at_least_float32, class_dim, exponentials, is_batched, is_transformed, log_probabilities
 from reweigh.kernels import is_intercepted
 
 Found = tuple[Tensor, Tensor | None, Tensor]
@@ -30,7 +30,7 @@ def is_direct(*others: Tensor | float | None) -> bool:
     """Whether the gradient of the logits is all there can be: no transform, and none of the others has its own."""
     return (
         not is_intercepted()
-        and not torch._C._are_functorch_transforms_active()
+        and not is_transformed()
         and not any(isinstance(other, Tensor) and other.requires_grad for other in others)
     )
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from reweigh.criterion.options import Options
 from reweigh.density import potential
-from reweigh.direction import log_probabilities
+from reweigh.direction import is_forward_mode, log_probabilities
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import log_taper
 from reweigh.weighting.parameter import is_none
@@ -52,9 +52,25 @@ class Emit(torch.autograd.Function):
         return gradient, gradient * coefficient / -2, None
 
 
+class EmitForward(Emit):
+    """`Emit` with the same derivative in forward mode, which a compiler would refuse to read."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[2])
+        ctx.save_for_forward(inputs[2])
+
+    @staticmethod
+    def jvp(ctx: Any, value: Tensor, margin: Tensor, _: Tensor) -> Tensor:
+        (coefficient,) = ctx.saved_tensors
+        slope: Tensor = margin * coefficient / -2
+        return value + slope
+
+
 def emit(value: Tensor, margin: Tensor, coefficient: Tensor) -> Tensor:
     """One term per label: its value, and through autograd its derivative; sum them or not, as the reduction says."""
-    return Emit.apply(value, margin, coefficient)  # type: ignore[no-any-return, no-untyped-call]
+    function = EmitForward if not torch.compiler.is_compiling() and is_forward_mode() else Emit
+    return function.apply(value, margin, coefficient)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def weigh(

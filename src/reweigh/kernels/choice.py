@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from reweigh.direction import is_transformed
 from reweigh.kernels.forms import OTHER, form_of
 from reweigh.kernels.repeat import Repeat, lies_in_memory, remember
 from reweigh.weighting import Weighting
@@ -40,10 +41,7 @@ def usable(logits: Tensor, target: Tensor | None = None) -> bool:
         and logits.stride(1) == 1
         and type(logits) in PLAIN
         and (target is None or _indices(target, logits))
-        and (
-            torch.compiler.is_compiling()
-            or (not torch._C._are_functorch_transforms_active() and lies_in_memory(logits))
-        )
+        and (torch.compiler.is_compiling() or (not is_transformed() and lies_in_memory(logits)))
     )
 
 

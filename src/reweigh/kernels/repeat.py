@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reweigh.direction import is_transformed
+
 # So many shapes of batches are remembered before it begins anew.
 REMEMBERED = 64
 
@@ -36,7 +38,7 @@ class Repeat:
             and target.dtype is self.label_dtype
             and target.shape == self.labels
             and logits.get_device() == self.place == target.get_device()
-            and not torch._C._are_functorch_transforms_active()
+            and not is_transformed()
             and not torch._C._len_torch_dispatch_stack()
             and not torch.is_anomaly_enabled()
             and is_usual(logits, target)
