@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from reweigh import CCE, DM, GCE, BinaryCriterion, Criterion, Curve, Weighting
+from reweigh import CCE, DM, GCE, BinaryCriterion, Criterion, Curve, LinearCriterion, Weighting
 
 
 def data(n: int, num_classes: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,3 +71,10 @@ def test_forward_mode_where_every_logit_is_a_problem() -> None:
         return slope, torch.func.hessian(lambda z: loss(z, target))(logits)
 
     torch.testing.assert_close(derivatives(BinaryCriterion(CCE())), derivatives(nn.BCEWithLogitsLoss()))
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.jacfwd, torch.func.vmap])
+def test_a_linear_layer_refuses_what_it_cannot_do(transform: Any) -> None:
+    hidden, weight, target = torch.ones(2, 6, 4), torch.ones(3, 4), torch.arange(6) % 3
+    with pytest.raises(RuntimeError, match="LinearCriterion is not for torch"):
+        transform(lambda h: LinearCriterion(CCE())(h.reshape(-1, 4), weight, target))(hidden[:, :3])

@@ -13,7 +13,7 @@ from reweigh.criterion.chunks import LOG2, Labels, accumulate, log_normaliser_of
 from reweigh.criterion.emit import group_size, over_group
 from reweigh.criterion.labels import check_floating, check_indices, check_tensors, over_positions
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, WithOptions, check_call
-from reweigh.direction import at_least_float32, is_batched, known_labels, statistic
+from reweigh.direction import at_least_float32, is_batched, is_transformed, known_labels, statistic
 from reweigh.weighting import Weighting
 from reweigh.weighting.compose import has_examples
 from reweigh.weighting.parameter import entries
@@ -36,7 +36,7 @@ class LinearCriterion(WithOptions):
             in the weight's type (float16 without leaving its range).
         label_smoothing, value: only as they stand; a chunk knows one label per example, and returns cross entropy.
 
-    Its gradients are computed in the forward pass: it has no second derivative.
+    Its gradients are computed in the forward pass: no second derivative, no `torch.func` transforms, no forward mode.
 
     >>> from reweigh.weighting import MAE
     >>> hidden, weight = torch.ones(4, 2), torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]], requires_grad=True)
@@ -109,6 +109,11 @@ class LinearCriterion(WithOptions):
             log_normaliser: log Σ s w over several micro-batches, from `log_normaliser`, to accumulate exactly.
         """
         options = self.options
+        if not torch.compiler.is_compiling() and is_transformed():
+            raise RuntimeError(
+                "LinearCriterion is not for torch.func transforms or forward mode: its gradients are computed in the "
+                "forward pass; use Criterion on the logits"
+            )
         _check(hidden, weight, target, bias, sample_weight)
         check_call(options, log_normaliser, {"weight": self.weight, "sample_weight": sample_weight})
         if sample_weight is not None and sample_weight.requires_grad and torch.is_grad_enabled():
