@@ -132,10 +132,30 @@ def test_without_a_compiler(compiler: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("_anew")
-def test_nothing_is_tried_outside_of_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu.sys, "platform", "win32")
+@pytest.mark.parametrize(("module", "name", "value"), [(cpu.sys, "platform", "win32"), (cpu, "ALLOWED", False)])
+def test_nothing_is_tried(module: Any, name: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(cpu, "_compiled", lambda _: pytest.fail("it was tried"))
     assert cpu.program() is None
+    assert cpu.compiler_version() is None
+
+
+def test_a_compiler_tells_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def install(name: str, says: str) -> None:
+        (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+
+    monkeypatch.setattr(cpu.sys, "platform", "linux")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    assert cpu.compiler_version() is None
+    install("g++", "echo its 12.2 && echo and more")
+    assert cpu.compiler_version() == "its 12.2"
+    monkeypatch.setenv("CXX", "mine")
+    install("mine", "[ $1 = --version ] && echo my 1.0")
+    assert cpu.compiler_version() == "my 1.0"
+    install("mine", "exit 1")
+    assert cpu.compiler_version() == "its 12.2"
 
 
 @needs_compiler

@@ -204,7 +204,8 @@ def test_every_environment_that_took_part_is_kept(tmp_path: Path, make_run: Make
 
 def test_the_environment_says_what_may_decide_a_result() -> None:
     found = environment()
-    assert {"reweigh", "commit", "python", "torch", "numpy", "threads", "deterministic", "device"} <= found.keys()
+    decisive = {"reweigh", "commit", "python", "torch", "numpy", "threads", "deterministic", "device", "compiler"}
+    assert decisive <= found.keys()
     assert json.loads(json.dumps(found)) == found
 
 

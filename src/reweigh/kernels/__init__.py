@@ -3,16 +3,17 @@
 `usable` says whether a call can take them, and `is_intercepted` whether only as operators of torch. `margin` is
 `reweigh.direction.margin` for any weighting, `margin_and_push` the same without autograd. `whole` is the entire
 criterion, but for the weights that no kernel knows; `Repeat` the same for a batch like one before; `weighed` the passes
-alone. Triton is imported on first use. `in_cpp` is the criterion on a CPU; `remember` keeps a call for the
-next one like it.
+alone. Triton is imported on first use. `in_cpp` is the criterion on a CPU, compiled with what `compiler_version` names;
+`remember` keeps a call for the next one like it.
 """
 
 from reweigh.kernels.choice import is_intercepted, margin, margin_and_push, rescale, usable, weighed, whole
-from reweigh.kernels.cpu import in_cpp
+from reweigh.kernels.cpu import compiler_version, in_cpp
 from reweigh.kernels.repeat import Repeat, remember
 
 __all__ = [
     "Repeat",
+    "compiler_version",
     "in_cpp",
     "is_intercepted",
     "margin",

@@ -135,11 +135,25 @@ def in_cpp(
 @lru_cache
 def program() -> Callable[..., int] | None:
     """cpu.cpp's function, compiled once in a process; None where there is no compiler for it, or no such threads."""
-    if sys.platform != "linux":  # other threads, and on Windows a file that cannot go while it is loaded
-        return None
-    for compiler in filter(None, map(which, (os.environ.get("CXX", ""), "g++"))):
+    for compiler in compilers():
         with suppress(OSError, SubprocessError):
             return _compiled(compiler)
+    return None
+
+
+def compilers() -> list[str]:
+    """What to compile with, the first that can."""
+    if not ALLOWED or sys.platform != "linux":  # other threads, and on Windows a file that cannot go while it is loaded
+        return []
+    return [found for name in (os.environ.get("CXX", ""), "g++") if (found := which(name))]
+
+
+def compiler_version() -> str | None:
+    """What the first of them says of itself: last digits may depend on it."""
+    for compiler in compilers():
+        with suppress(OSError, SubprocessError):
+            said = run([compiler, "--version"], check=True, capture_output=True, timeout=10, text=True).stdout
+            return said.partition("\n")[0]
     return None
 
 

@@ -127,6 +127,8 @@ def environment(device: str = "cpu") -> dict[str, Any]:
     import numpy
     import torch
 
+    from reweigh.kernels import compiler_version
+
     found: dict[str, Any] = {
         "reweigh": _version(),
         "commit": _commit(Path(__file__).parent),
@@ -144,6 +146,8 @@ def environment(device: str = "cpu") -> dict[str, Any]:
             "cuda": torch.version.cuda,
             "tf32": torch.backends.cuda.matmul.allow_tf32,
         }
+    else:
+        found["compiler"] = compiler_version()
     return found
 
 
