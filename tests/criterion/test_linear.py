@@ -217,14 +217,18 @@ def _as(parts: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
     return [part.to(dtype) for part in parts]
 
 
-def test_compiles_without_a_break() -> None:
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_compiles_without_a_break(dtype: torch.dtype, autocast: bool) -> None:
     torch.compiler.reset()
-    hidden, weight, bias = layer()
-    criterion = LinearCriterion(DM(0.5, 8), chunk=4)
-    torch.compile(criterion, fullgraph=True, backend="aot_eager")(hidden, weight, labels(), bias).backward()
-    expected = torch.autograd.grad(criterion(hidden, weight, labels(), bias), weight)[0]
-    assert weight.grad is not None
-    torch.testing.assert_close(weight.grad, expected)
+    criterion, parts = LinearCriterion(DM(0.5, 8), chunk=4), layer(dtype)
+    compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
+    found = []
+    for loss in (compiled, criterion):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            value = loss(*parts[:2], labels(), parts[2])
+        found.append((value, *torch.autograd.grad(value, parts)))
+    torch.testing.assert_close(*found)
 
 
 def test_another_weighting_takes_effect() -> None:

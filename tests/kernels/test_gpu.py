@@ -78,6 +78,20 @@ def test_the_real_compiler(weighting: Weighting, normalise: Any) -> None:
     torch.testing.assert_close(leaf.grad, gradient(criterion, logits, target))
 
 
+@pytest.mark.filterwarnings("ignore:TensorFloat32")
+@pytest.mark.parametrize("weighting", [DM(0.5, 8), MAE(), OTHER], ids=repr)
+def test_a_linear_layer_under_the_real_compiler(weighting: Weighting) -> None:
+    torch.compiler.reset()
+    layer = [torch.randn(n, 64, device="cuda").requires_grad_() for n in (500, 1000)]
+    target = torch.randint(1000, (500,), device="cuda")
+    criterion = LinearCriterion(weighting, chunk=200)
+    found = []
+    for loss in (torch.compile(criterion, fullgraph=True), criterion):
+        value = loss(*layer, target)
+        found.append((value, *torch.autograd.grad(value, layer)))
+    torch.testing.assert_close(*found)
+
+
 @pytest.mark.parametrize("normalise", [None, "batch"])
 def test_offsets_beyond_32_bits(normalise: Any) -> None:
     n, c = 8704, 256_000

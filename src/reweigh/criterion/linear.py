@@ -165,7 +165,9 @@ class LinearCriterion(WithOptions):
         layer = (hidden.reshape(-1, width), weight, bias)
         # as torch's own layers, which autocast leaves in float64
         wide = hidden.dtype == torch.float64
-        if not wide and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        # some compilers cannot read whether a device has autocast; those that they compile for do
+        available = torch.compiler.is_compiling() or torch.amp.is_autocast_available(kind)
+        if not wide and available and torch.is_autocast_enabled(kind):
             half = torch.get_autocast_dtype(kind)
             layer = (layer[0].to(half), weight.to(half), None if bias is None else bias.to(half))
         chunk = self.chunk or max(1, CHUNK // num_classes)
@@ -199,7 +201,9 @@ class _Linear(torch.autograd.Function):
             log_scale, scale = torch.zeros_like(mass), mean
         ctx.gradients, ctx.room = sums.gradients, sums.room
         ctx.scale = (sums.level * LOG2 + log_scale).exp() * scale
-        return (sums.surprise * mean).to(torch.float64 if hidden.dtype == torch.float64 else torch.float32)
+        # a copy also in float64: compiled by torch 2.11, a value that is an intermediate, too, has zeros for gradients
+        kind = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+        return (sums.surprise * mean).to(kind, copy=True)
 
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor) -> tuple[Any, ...]:
