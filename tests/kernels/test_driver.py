@@ -43,7 +43,7 @@ class Driver:
 def install(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A driver, and as much of a Hopper as is asked for."""
     monkeypatch.setattr(torch.version, "hip", None)
-    monkeypatch.setattr(direct, "gdc_wait", object())  # which an old Triton has not
+    monkeypatch.setattr(direct, "launches_early", lambda: True)  # which an old Triton does not
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132))
     monkeypatch.setattr(torch.cuda, "device", lambda _: torch.no_grad())  # any context

@@ -241,6 +241,19 @@ def test_integer_types_of_targets(weighting: Weighting, device: torch.device) ->
         assert torch.equal(first, second)
 
 
+@pytest.mark.parametrize("by_class", [False, True])
+def test_narrow_targets_of_many_rows_beside_one_factor(by_class: bool, device: torch.device) -> None:
+    """What Triton 3.3 to 3.6 did not compile: one program for more rows than it has threads."""
+    logits, target = draw(500, 6, device)
+    weight, sample = torch.rand(6, device=device) + 0.5, torch.rand(500, device=device) + 0.5
+    criterion = Criterion(DM(0.5, 8.0), reduction="none", weight=weight if by_class else None)
+    factor = {"sample_weight": None if by_class else sample}
+    value, gradient = result(criterion, logits, target.int(), **factor)
+    expected_value, expected = result(criterion, logits, target, **factor)
+    assert torch.equal(value, expected_value)
+    assert torch.equal(gradient, expected)
+
+
 def test_strided_targets(device: torch.device) -> None:
     logits, target = draw(6, 10, device)
     _, expected = result(Criterion(CCE()), logits, target)

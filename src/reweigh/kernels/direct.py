@@ -18,12 +18,19 @@ import torch
 import triton
 from torch import Tensor
 
-from reweigh.kernels.language import Kernel, gdc_wait
+from reweigh.kernels.language import Kernel
 
 # How to run it, for each kernel, device, types and constants; nothing from the interpreter, which compiles nothing.
 _COMPILED: dict[tuple[object, ...], tuple[Any, ...]] = {}
 # A driver's version: 12.3.
 GRAPHS_KNOW = 12030
+
+
+def launches_early() -> bool:
+    """Whether this Triton knows how: from 3.4 on."""
+    from triton.backends.nvidia.compiler import CUDAOptions  # which a Triton for other makers' devices may lack
+
+    return "launch_pdl" in CUDAOptions.__dataclass_fields__
 
 
 @lru_cache
@@ -33,7 +40,7 @@ def begins_early(place: int | None) -> bool:
     The hardware does this from Hopper on, and CUDA graphs know of it from drivers for CUDA 12.3 on; it saves time from
     one kernel to the next.
     """
-    if place is None or gdc_wait is None or torch.version.hip is not None:
+    if place is None or torch.version.hip is not None or not launches_early():
         return False
     version = c_int()
     driver().cuDriverGetVersion(byref(version))

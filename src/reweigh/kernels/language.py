@@ -18,22 +18,18 @@ from typing import Any, Protocol
 import triton
 import triton.language as tl
 
-try:
-    from triton.language.extra.cuda import gdc_launch_dependents as gdc_launch_dependents
-    from triton.language.extra.cuda import gdc_wait as gdc_wait
-except ImportError:  # an older Triton: nothing begins early
-    gdc_launch_dependents = gdc_wait = None
-
 
 class Kernel(Protocol):
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., Any]: ...
     def __call__(self, *args: Any) -> Any: ...
 
 
-# Compiled once for each combination of types and constants, whatever the numbers: launch.py relies on it.
+# Compiled once for each combination of types and constants, whatever the numbers: launch.py relies on it. Tensors that
+# hold one number a row are read and written number by number, all alike: Triton 3.3 to 3.6 cannot always compile
+# `values` that begin at 16 bytes beside weights that need not.
 jit: Callable[[Callable[..., Any]], Kernel] = triton.jit(
     do_not_specialize=["N", "C", "P", "stride", "gradient_stride", "incoming_stride", "ignore", "parts", "span"],
-    do_not_specialize_on_alignment=["target", "incoming", "class_weight", "sample_weight"],
+    do_not_specialize_on_alignment=["target", "incoming", "class_weight", "sample_weight", "values"],
 )
 
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -44,6 +40,12 @@ LINE = tl.constexpr(8)
 
 
 @jit
+def wait() -> None:
+    """Until the kernel before is over. Triton has this too, but not so that its version 3.4 could compile it."""
+    tl.inline_asm_elementwise("griddepcontrol.wait; // dummy $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@jit
 def follow(EARLY: tl.constexpr) -> None:
     """Wait for the kernel before, if this one was launched EARLY; then let the next one get ready.
 
@@ -51,8 +53,10 @@ def follow(EARLY: tl.constexpr) -> None:
     earlier without waiting.
     """
     if EARLY:
-        gdc_wait()
-        gdc_launch_dependents()
+        wait()
+        tl.inline_asm_elementwise(
+            "griddepcontrol.launch_dependents; // dummy $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+        )
 
 
 @jit

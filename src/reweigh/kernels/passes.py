@@ -23,7 +23,6 @@ from reweigh.kernels.language import (
     ends,
     exp_below,
     follow,
-    gdc_wait,
     importance,
     jit,
     labels,
@@ -32,6 +31,7 @@ from reweigh.kernels.language import (
     place,
     read,
     statistics,
+    wait,
     wide_end,
     within,
 )
@@ -137,7 +137,7 @@ def emit(
         x = read(at, i < N, j, first, last, SHIFTED, "")
     y, live = labels(target, i, N, C, ignore)
     if EARLY:
-        gdc_wait()  # not for logits and labels: pass one had them
+        wait()  # not for logits and labels: pass one had them
     c = tl.load(incoming + i * incoming_stride, mask=live, other=0.0).to(tl.float64)
     if FORCE == SHARED:
         c *= tl.load(book + 3 * N + i, mask=live, other=0.0)
