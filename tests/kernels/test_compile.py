@@ -84,7 +84,7 @@ def test_compiles_for_hopper(module: str, name: str, constants: dict[str, Any]) 
     source = compiler.ASTSource(
         fn=kernel,
         signature=signature,
-        constexprs={(n,): given[name] for n, name in enumerate(names) if signature[name] == "constexpr"},
+        constexprs={(n,): given[argument] for n, argument in enumerate(names) if signature[argument] == "constexpr"},
         # tensors of their own begin at 16 bytes
         attrs={
             (n,): [["tt.divisibility", 16]]

@@ -27,7 +27,7 @@ GRAPHS_KNOW = 12030
 
 
 def launches_early() -> bool:
-    """Whether this Triton knows how: from 3.4 on."""
+    """Whether this Triton can launch a kernel while the one before is still at work: from 3.4 on."""
     from triton.backends.nvidia.compiler import CUDAOptions  # which a Triton for other makers' devices may lack
 
     return "launch_pdl" in CUDAOptions.__dataclass_fields__

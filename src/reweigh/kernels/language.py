@@ -41,7 +41,7 @@ LINE = tl.constexpr(8)
 
 @jit
 def wait() -> None:
-    """Until the kernel before is over. Triton has this too, but not so that its version 3.4 could compile it."""
+    """Wait until the kernel before is over. Triton has this, too, but not so that its version 3.4 could compile it."""
     tl.inline_asm_elementwise("griddepcontrol.wait; // dummy $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1)
 
 
