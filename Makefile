@@ -44,7 +44,7 @@ $(OLDEST)/.ready: pyproject.toml oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c oldest.txt hypothesis mpmath \
 		"psycopg[binary]" pytest pytest-timeout pytest-xdist scipy torchmetrics \
-		-e ".[demo,plot,tables,text,tensorboard,search,kernels,docs]"
+		-e ".[lab,plot,tables,text,tensorboard,search,kernels,docs]"
 	@touch $@
 
 test-oldest: $(OLDEST)/.ready

@@ -27,7 +27,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from reweigh.batches import Normalisation, Resident, Shuffled, channel_statistics
+from reweigh.lab.batches import Normalisation, Resident, Shuffled, channel_statistics
 
 BATCH, IMAGES, SEED = 256, 20_480, 0
 
@@ -172,7 +172,7 @@ def loading() -> dict[str, Any]:
     root = os.environ.get("REWEIGH_DATA")
     if root is None or not any((Path(root) / f"cifar-10-batches-{kind}").is_dir() for kind in ("bin", "py")):
         return {"CIFAR-10 from disk": "REWEIGH_DATA names no folder with CIFAR-10: not measured"}
-    from reweigh.data import cifar
+    from reweigh.lab.data import cifar
 
     seconds = []
     for _ in range(3):

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from reweigh.criterion import Criterion
-from reweigh.weighting import DM
+from reweigh.weightings import DM
 
 SHAPES = [
     (256, 10, torch.float32),

@@ -35,9 +35,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from reweigh.criterion import Criterion
-from reweigh.kernels.cpu import program
-from reweigh.nets.registry import build
-from reweigh.weighting import CCE, DM
+from reweigh.lab.nets.registry import build
+from reweigh.ops.cpu import program
+from reweigh.weightings import CCE, DM
 
 ROUNDS, BATCH = 31, 128
 ROOM = 7_000_000  # numbers that are given back at once: malloc then keeps what smaller tensors leave, as in training

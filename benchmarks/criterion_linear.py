@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from reweigh.criterion.linear import LinearCriterion
-from reweigh.weighting import DM, MAE
+from reweigh.weightings import DM, MAE
 
 TOKENS, WIDTH, CLASSES, CHUNK = 8192, 4096, 128256, 1024
 Step = Callable[[], object]

@@ -24,18 +24,18 @@ from provenance import provenance
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from reweigh.batches import Batch, Normalisation, Resident, Shuffled
-from reweigh.methods.criterion import ByCriterion
-from reweigh.nets.registry import build
-from reweigh.run.machine import autocast_of, machine
-from reweigh.run.parts import criterion_of
-from reweigh.spec import Run
+from reweigh.lab.batches import Batch, Normalisation, Resident, Shuffled
+from reweigh.lab.methods.criterion import ByCriterion
+from reweigh.lab.nets.registry import build
+from reweigh.lab.run.machine import autocast_of, machine
+from reweigh.lab.run.parts import criterion_of
+from reweigh.lab.spec import Run
+from reweigh.lab.train.captured import Captured, Speed, compile_net, looking
+from reweigh.lab.train.convolution import use_small_convolutions
+from reweigh.lab.train.evaluate import at_once
+from reweigh.lab.train.loop import Eager
+from reweigh.lab.train.optimisers import build_optimiser
 from reweigh.streams import generator
-from reweigh.train.captured import Captured, Speed, compile_net, looking
-from reweigh.train.convolution import use_small_convolutions
-from reweigh.train.evaluate import at_once
-from reweigh.train.loop import Eager
-from reweigh.train.optimisers import build_optimiser
 
 BATCH, IMAGES, CLASSES = 256, 50_000, 10
 CUDA = torch.device("cuda")

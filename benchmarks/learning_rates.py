@@ -17,10 +17,10 @@ from typing import TypeAlias
 
 import torch
 
-from reweigh.record import environment, read_result
-from reweigh.run import execute
-from reweigh.spec import Run
-from reweigh.spec.run import Normalise
+from reweigh.lab.record import environment, read_result
+from reweigh.lab.run import execute
+from reweigh.lab.spec import Run
+from reweigh.lab.spec.run import Normalise
 
 Criteria: TypeAlias = tuple[tuple[str, Normalise], ...]
 PLAIN: Criteria = (("CCE", "auto"), ("GCE(0.7)", "auto"), ("DM(0.5, 8)", "auto"), ("DM(1, 8)", "auto"))

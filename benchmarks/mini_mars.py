@@ -33,15 +33,15 @@ import numpy as np
 import torch
 from provenance import provenance
 
-from reweigh.data import mars
-from reweigh.data.mars import Index
-from reweigh.record import read_header, read_result
-from reweigh.retrieval import gallery_rows, score
-from reweigh.retrieval.features import Fused, frame_features
-from reweigh.run import execute
-from reweigh.run.machine import device_of
-from reweigh.spec import Run
-from reweigh.train.model import load_model
+from reweigh.lab.data import mars
+from reweigh.lab.data.mars import Index
+from reweigh.lab.record import read_header, read_result
+from reweigh.lab.retrieval import gallery_rows, score
+from reweigh.lab.retrieval.features import Fused, frame_features
+from reweigh.lab.run import execute
+from reweigh.lab.run.machine import device_of
+from reweigh.lab.spec import Run
+from reweigh.lab.train.model import load_model
 
 RESULTS = Path(__file__).parent / "results"
 TAUGHT = {

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from provenance import provenance
 from torch import Tensor
 
-from reweigh.retrieval import rank, score
+from reweigh.lab.retrieval import rank, score
 from reweigh.streams import mix, numpy_generator
 
 QUERIES, WIDTH, CAMERAS = 1980, 1024, 6

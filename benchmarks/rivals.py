@@ -32,9 +32,9 @@ from provenance import provenance
 from rivals_data import DATA, LEARNING_RATES, base
 from rivals_entries import PLAIN, RIVALS, Rival
 
-from reweigh.record.files import RecordError
-from reweigh.run import execute
-from reweigh.spec import Run
+from reweigh.lab.record.files import RecordError
+from reweigh.lab.run import execute
+from reweigh.lab.spec import Run
 
 SEEDS = (0, 1, 2, 3, 4)
 CHOOSING = 5

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reweigh.procedures import (
+from reweigh.lab.procedures import (
     anchor_forward,
     curriculum,
     forgetting,
@@ -18,9 +18,9 @@ from reweigh.procedures import (
     label_correction,
     read_journal,
 )
-from reweigh.procedures.journal import CarryOut
-from reweigh.record import read_result
-from reweigh.spec import Run
+from reweigh.lab.procedures.journal import CarryOut
+from reweigh.lab.record import read_result
+from reweigh.lab.spec import Run
 
 EPOCHS = 20
 RATE = 0.4

@@ -21,11 +21,11 @@ from rivals_data import DATA
 from torch import Tensor
 
 from reweigh.criterion import Criterion
-from reweigh.density import emphasis_of
-from reweigh.losses import loss_from
-from reweigh.spec import parse
+from reweigh.emphasis import emphasis_of
+from reweigh.lab.objectives.losses import loss_from
+from reweigh.lab.objectives.weightings import weighting_from
+from reweigh.lab.spec import parse
 from reweigh.streams import generator
-from reweigh.weighting.parse import weighting_from
 
 CLASSES, DRAWS, POINTS = 10, 48, 49
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"

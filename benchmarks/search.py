@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from reweigh.record import environment, read_result
-from reweigh.record.files import plain
-from reweigh.run import execute
-from reweigh.search import parse_space, plan_search, search
-from reweigh.search.storage import quiet
-from reweigh.spec import Run, parse
+from reweigh.lab.record import environment, read_result
+from reweigh.lab.record.files import plain
+from reweigh.lab.run import execute
+from reweigh.lab.search import parse_space, plan_search, search
+from reweigh.lab.search.storage import quiet
+from reweigh.lab.spec import Run, parse
 
 SEEDS, TRIALS = range(5), 20
 FIELDS: dict[str, Any] = {

@@ -49,13 +49,14 @@ from suspects_clock import Stopwatch
 from suspects_lines import Lines, cleanlabs, ours, write
 from suspects_problems import DATA, PLAIN, PROBLEMS, Problem
 
-from reweigh.procedures.label_correction import relabelled
-from reweigh.record import read_header, read_result
-from reweigh.run import Interrupted, execute
-from reweigh.run.material import gather
-from reweigh.spec import Run
-from reweigh.suspects import METHODS, find_suspects, suspects_of
-from reweigh.suspects.evidence import of_run, out_of_fold
+from reweigh.lab.procedures.label_correction import relabelled
+from reweigh.lab.record import read_header, read_result
+from reweigh.lab.run import Interrupted, execute
+from reweigh.lab.run.material import gather
+from reweigh.lab.spec import Run
+from reweigh.lab.suspects import suspects_of
+from reweigh.lab.suspects.evidence import of_run, out_of_fold
+from reweigh.labels import METHODS, find_suspects
 
 RESULTS = Path(__file__).parent / "results"
 FOLDS = 5

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from reweigh.procedures.predictions import training_probabilities
-from reweigh.run import Update, execute, execute_many
-from reweigh.spec import Run
+from reweigh.lab.procedures.predictions import training_probabilities
+from reweigh.lab.run import Update, execute, execute_many
+from reweigh.lab.spec import Run
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class Stopwatch:
         root: where the run folders lie; the seconds are kept in root/seconds.
         device: CPU time of this thread counts on a CPU, wall time on anything else.
         jobs: how many runs go at a time.
-        until: when runs are to stop (`time.monotonic`), with a checkpoint and `reweigh.run.Interrupted`.
+        until: when runs are to stop (`time.monotonic`), with a checkpoint and `reweigh.lab.run.Interrupted`.
     """
 
     def __init__(self, root: Path, device: str, jobs: int = 1, until: float = float("inf")) -> None:

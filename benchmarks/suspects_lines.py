@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from suspects_problems import PROBLEMS
 
+from reweigh.labels import Suspects
 from reweigh.metrics import auroc, average_precision
-from reweigh.suspects import Suspects
 
 Labels = NDArray[np.int64]
 Lines = list[dict[str, Any]]

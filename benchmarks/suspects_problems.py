@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from reweigh.data.registry import folder_of
-from reweigh.spec import Run
-from reweigh.suspects import default_run
+from reweigh.lab.data.registry import folder_of
+from reweigh.lab.spec import Run
+from reweigh.lab.suspects import default_run
 
 PLAIN = "CCE"
 
@@ -79,8 +79,8 @@ DATA = tuple(dict.fromkeys(problem.data for problem in PROBLEMS))
 
 def reviews(root: Path) -> str:
     """IMDB's reviews as the vectors that `reweigh` makes of texts, so that not every run has to; written once."""
-    from reweigh.data import imdb
-    from reweigh.data.hashing import hashed
+    from reweigh.lab.data import imdb
+    from reweigh.lab.data.hashing import hashed
 
     path = root / "imdb.npz"
     if not path.exists():

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from reweigh.criterion import Criterion
-from reweigh.kernels import choice, cpu
-from reweigh.weighting import CCE, MAE, Weighting
+from reweigh.ops import choice, cpu
+from reweigh.weightings import CCE, MAE, Weighting
 
 # What no kernel can weigh.
 OTHER: Weighting = CCE() + 3.0 * MAE()

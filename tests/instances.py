@@ -36,7 +36,7 @@ from reweigh import (
     Uniform,
     Weighting,
 )
-from reweigh.weighting import FromCallable
+from reweigh.weightings import FromCallable
 
 
 class Instance(NamedTuple):

@@ -63,13 +63,13 @@ def loaded_by(code: str) -> set[str]:
     return set(result.stdout.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("code", ["import reweigh", "import reweigh.spec", "import reweigh.cli"])
+@pytest.mark.parametrize("code", ["import reweigh", "import reweigh.lab.spec", "import reweigh.lab.cli"])
 def test_torch_is_not_imported_before_it_is_needed(code: str) -> None:
     assert not loaded_by(code) & {"torch", "numpy"}
 
 
 def test_the_library_does_without_the_command_line() -> None:
-    code = "import reweigh.run, reweigh.criterion, reweigh.nets.registry, reweigh.data.registry"
+    code = "import reweigh.lab.run, reweigh.criterion, reweigh.lab.nets.registry, reweigh.lab.data.registry"
     assert not loaded_by(code) & {"typer", "rich", "sklearn", "matplotlib", "pyarrow", "gensim", "scipy"}
 
 

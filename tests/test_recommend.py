@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from paper.presets import BETA, published_dm
 from reweigh import DM, Criterion
 from reweigh.recommendation import Recommendation, recommend
-from reweigh.spec.presets import BETA, published_dm
 
 ROOT = Path(__file__).resolve().parents[1]
 

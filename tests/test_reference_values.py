@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import reweigh
-from reweigh import CCE, DM, GCE, MAE, MSE, Beta, Exponential, Normal, emphasis_variance, integral, potential
+from reweigh import CCE, DM, GCE, MAE, MSE, Beta, Exponential, Normal
+from reweigh.emphasis import emphasis_variance, integral, potential
 
 Z = {
     (0, 2): 3.194528049465,

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from reweigh import CCE, DM, GCE, BinaryCriterion, Criterion, Weighting
-from reweigh.train.distributed import leave
+from reweigh.lab.train.distributed import leave
 
 CASES: dict[str, tuple[Weighting, str | None, float]] = {
     "batch": (DM(0.5, 8), "batch", 5e-7),

@@ -18,7 +18,7 @@ from reference import PAGES
 from reference import page as reference_page
 
 from reweigh import __version__
-from reweigh.report import explorer_page
+from reweigh.lab.report import explorer_page
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = {"index": "Start", "idea": "The idea", "guide": "Your own data", "choose": "Which weighting"}

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import torch
 
-from reweigh import CCE, DM, GCE, MAE, Tapered, Weighting, inspect, potential, unit
-from reweigh.report import Bars, Lines, Series, write
-from reweigh.report.paper import density_figure
+from paper.figures import density_figure
+from reweigh import CCE, DM, GCE, MAE, Tapered, Weighting, batch_stats
+from reweigh.emphasis import potential, unit_weighting
+from reweigh.lab.report import Bars, Lines, Series, write
 
 P = torch.linspace(0, 1, 401, dtype=torch.float64)
 
@@ -64,7 +65,7 @@ def objectives() -> Lines:
         ("DM(0.5, 8)", DM(0.5, 8), 5e-7),
         ("DM(1, 16)", DM(1, 16), 5e-7),
     ):
-        values = potential(unit(weighting), margins, tapered).tolist()
+        values = potential(unit_weighting(weighting), margins, tapered).tolist()
         series.append(Series(name, tuple(p.tolist()), tuple(values)))
     axes = ("p, the probability of the label", "objective L, at ∫ w dp = 1")
     return Lines("objective", "What is minimised", "", *axes, tuple(series), top=6.0)
@@ -76,7 +77,7 @@ def batch() -> Bars:
     logits = p.logit()[:, None] * torch.tensor([[1.0, 0.0]])
     target = torch.zeros(len(p), dtype=torch.long)
     weightings = (("CCE", CCE()), ("GCE(0.7)", GCE(0.7)), ("DM(0.5, 8)", DM(0.5, 8)))
-    sets = tuple((name, tuple(inspect(logits, target, w).share.tolist())) for name, w in weightings)
+    sets = tuple((name, tuple(batch_stats(logits, target, w).share.tolist())) for name, w in weightings)
     names = tuple(f"{value:g}" for value in p.tolist())
     return Bars("batch", "Seven examples share one gradient", "", "p of the example", "share", names, sets)
 

@@ -12,20 +12,23 @@ from typing import Any, get_type_hints
 
 # page -> title, and the modules whose public names it lists
 PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "weighting": ("Weightings", ("reweigh.weighting",)),
+    "weighting": ("Weightings", ("reweigh.weightings",)),
     "criterion": ("Criterion", ("reweigh.criterion",)),
-    "density": ("Densities and objectives", ("reweigh.density", "reweigh.direction")),
+    "density": ("Densities and objectives", ("reweigh.emphasis", "reweigh.margin")),
     "losses": ("Other losses", ("reweigh.losses",)),
     "noise": ("Noise and imbalance", ("reweigh.noise", "reweigh.imbalance")),
-    "data": ("Data", ("reweigh.data", "reweigh.data.registry", "reweigh.data.folder", "reweigh.data.table")),
+    "data": (
+        "Data",
+        ("reweigh.lab.data", "reweigh.lab.data.registry", "reweigh.lab.data.folder", "reweigh.lab.data.table"),
+    ),
     "run": (
         "Runs and records",
-        ("reweigh.spec", "reweigh.run", "reweigh.record", "reweigh.predict", "reweigh.recommendation"),
+        ("reweigh.lab.spec", "reweigh.lab.run", "reweigh.lab.record", "reweigh.lab.predict", "reweigh.recommendation"),
     ),
-    "report": ("Reports", ("reweigh.report", "reweigh.report.events")),
-    "suspects": ("Suspects", ("reweigh.suspects",)),
-    "retrieval": ("Retrieval", ("reweigh.retrieval",)),
-    "experiment": ("Experiments", ("reweigh.experiment", "reweigh.experiment.protocols")),
+    "report": ("Reports", ("reweigh.lab.report", "reweigh.lab.report.events")),
+    "suspects": ("Suspects", ("reweigh.lab.suspects",)),
+    "retrieval": ("Retrieval", ("reweigh.lab.retrieval",)),
+    "experiment": ("Experiments", ("paper", "paper.protocols")),
 }
 _SECTIONS = ("Args", "Attributes", "Returns", "Raises", "Yields")
 

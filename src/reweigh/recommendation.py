@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from reweigh.spec.checks import plain_number
-from reweigh.weighting import DM, Weighting
+from reweigh.checks import plain_number
+from reweigh.weightings import DM, Weighting
 
 FEW, MANY = 2, 50  # up to FEW classes as in IMDB, from MANY on as in CIFAR-100, between them as in CIFAR-10
 TAPER = 5e-7

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from instances import WEIGHTINGS, name
-from reweigh import DM, BinaryCriterion, Criterion, LinearCriterion, Weighting, inspect
-from reweigh.methods.criterion import ByCriterion
+from reweigh import DM, BinaryCriterion, Criterion, LinearCriterion, Weighting, batch_stats
+from reweigh.lab.methods.criterion import ByCriterion
 
 C = 4
 
@@ -67,14 +67,14 @@ def test_a_class_that_is_hardly_believed_keeps_its_share() -> None:
     logits, target = torch.stack((p.log(), (1 - p).log()), 1), torch.tensor([0, 0, 1, 1])
     logits[2:] = logits[2:].flip(1)
     for normalise, share in (("batch", 0.02), ("class", 0.5)):
-        found = inspect(logits, target, DM(1, 16), normalise=normalise).share[2:].sum().item()  # type: ignore[arg-type]
+        found = batch_stats(logits, target, DM(1, 16), normalise=normalise).share[2:].sum().item()  # type: ignore[arg-type]
         assert found == pytest.approx(share, abs=0.01)
 
 
 def test_what_is_inspected_is_what_is_emitted() -> None:
     logits, target, s = draw()
     norms = gradient(Criterion(DM(1, 16), normalise="class"), logits, target, sample_weight=s).abs().sum(1)
-    stats = inspect(logits, target, DM(1, 16), normalise="class", sample_weight=s)
+    stats = batch_stats(logits, target, DM(1, 16), normalise="class", sample_weight=s)
     torch.testing.assert_close(stats.share, norms / norms.sum())
 
 

@@ -1,4 +1,4 @@
-"""What the criterion in C++ (reweigh.kernels.cpu) leaves to plain torch, and how it comes to be there."""
+"""What the criterion in C++ (reweigh.ops.cpu) leaves to plain torch, and how it comes to be there."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor
 from beside_float64 import draw, needs_compiler, result
 from odd_rows import ODD, spoil
 from reweigh.criterion import Criterion
-from reweigh.kernels import cpu
-from reweigh.kernels.forms import OTHER
-from reweigh.weighting import CCE, DM, Beta, Weighting, as_weighting
+from reweigh.ops import cpu
+from reweigh.ops.forms import OTHER
+from reweigh.weightings import CCE, DM, Beta, Weighting, as_weighting
 
 CPU = torch.device("cpu")
 

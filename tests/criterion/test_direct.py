@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from odd_rows import ODD, spoil
 from reweigh.criterion import Criterion
-from reweigh.weighting import CCE, DM, Beta, Curve, Focal, PerClass, Tapered
+from reweigh.weightings import CCE, DM, Beta, Curve, Focal, PerClass, Tapered
 
 SHAPES: list[tuple[int, ...]] = [(5,), (7, 5), (1, 2), (3, 5, 2, 2), (0, 5)]
 SETTINGS: list[dict[str, Any]] = [

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import reweigh
 from instances import INSTANCES, WEIGHTINGS, name
-from reweigh import CCE, DM, Criterion, Weighting, unit_direction
-from reweigh.weighting import FromLoss
+from reweigh import CCE, DM, Criterion, Weighting
+from reweigh.margin import unit_direction
+from reweigh.weightings import FromLoss
 
 # Half an ulp of each type, with room for the few operations between; absolute: its smallest subnormal numbers.
 RELATIVE = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 4e-6, torch.float64: 1e-11}

@@ -1,4 +1,4 @@
-"""The criterion in C++ (reweigh.kernels.cpu) beside float64, and whatever layout, threads or defaults there are."""
+"""The criterion in C++ (reweigh.ops.cpu) beside float64, and whatever layout, threads or defaults there are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from beside_float64 import OTHER, TOLERANCE, draw, needs_compiler, result
 from reweigh.criterion import Criterion
 from reweigh.criterion.call import Call
-from reweigh.weighting import (
+from reweigh.weightings import (
     CCE,
     DM,
     GCE,

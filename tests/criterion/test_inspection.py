@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from reweigh import CCE, DM, Criterion, Weighting, inspect
+from reweigh import CCE, DM, Criterion, Weighting, batch_stats
 
 
 def draw(*shape: int) -> Tensor:
@@ -38,7 +38,7 @@ def test_shares_are_those_of_the_emitted_norms(weighting: Weighting, shape: tupl
         target.view(-1)[::5] = -100
     call = {"sample_weight": torch.linspace(0, 1, shape[0], dtype=torch.float64)}
     g = norms(Criterion(weighting, **settings), logits, target, **call)
-    stats = inspect(logits, target, weighting, **settings, **call)
+    stats = batch_stats(logits, target, weighting, **settings, **call)
     torch.testing.assert_close(stats.share, g / g.sum())
     torch.testing.assert_close(stats.effective_size, g.sum().square() / g.square().sum())
 
@@ -46,8 +46,8 @@ def test_shares_are_those_of_the_emitted_norms(weighting: Weighting, shape: tupl
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_an_ignored_position_has_neither_p_nor_w(smoothing: float) -> None:
     logits, target = draw(4, 3), torch.tensor([0, -100, 2, 1])
-    stats = inspect(logits, target, DM(0.5, 8), label_smoothing=smoothing)
-    without = inspect(logits[[0, 2, 3]], target[[0, 2, 3]], DM(0.5, 8), label_smoothing=smoothing)
+    stats = batch_stats(logits, target, DM(0.5, 8), label_smoothing=smoothing)
+    without = batch_stats(logits[[0, 2, 3]], target[[0, 2, 3]], DM(0.5, 8), label_smoothing=smoothing)
     assert stats.p.isnan().tolist() == stats.w.isnan().tolist() == [False, True, False, False]
     assert stats.share[1] == 0
     torch.testing.assert_close(stats.p.nanmean(), without.p.mean())
@@ -61,7 +61,7 @@ def test_infinite_logits_and_nan_ones_that_count_for_nothing(smoothing: float) -
     logits[0, 1] = logits[1, 1] = -math.inf
     logits[3:] = math.nan
     s = torch.tensor([1.0, 1, 1, 0, 1])
-    stats = inspect(logits, target, DM(0.5, 8), label_smoothing=smoothing, sample_weight=s)
+    stats = batch_stats(logits, target, DM(0.5, 8), label_smoothing=smoothing, sample_weight=s)
     g = norms(Criterion(DM(0.5, 8), label_smoothing=smoothing), logits[:3], target[:3])
     torch.testing.assert_close(stats.share, torch.cat((g / g.sum(), torch.zeros(2, dtype=g.dtype))))
 
@@ -71,17 +71,17 @@ def test_infinite_logits_and_nan_ones_that_count_for_nothing(smoothing: float) -
 def test_in_any_grad_mode_and_far_from_one(mode: Any, smoothing: float) -> None:
     logits, target = draw(4, 3), torch.tensor([0, 1, 2, 1])
     settings: dict[str, Any] = {"label_smoothing": smoothing, "normalise": None, "taper": 0.0}
-    expected = inspect(logits, target, DM(0.5, 4), **settings).share
+    expected = batch_stats(logits, target, DM(0.5, 4), **settings).share
     with mode():
-        stats = inspect(logits.clone(), target, 1e-300 * (1e-300 * DM(0.5, 4)), **settings)
+        stats = batch_stats(logits.clone(), target, 1e-300 * (1e-300 * DM(0.5, 4)), **settings)
     torch.testing.assert_close(stats.share, expected)
     assert not stats.share.requires_grad
 
 
 def test_nothing_there_and_nothing_that_counts() -> None:
-    assert inspect(torch.empty(0, 3), torch.empty(0, dtype=torch.long), CCE()).share.shape == (0,)
+    assert batch_stats(torch.empty(0, 3), torch.empty(0, dtype=torch.long), CCE()).share.shape == (0,)
     for smoothing in (0.0, 0.1):
-        stats = inspect(
+        stats = batch_stats(
             draw(2, 3), torch.tensor([0, 1]), CCE(), label_smoothing=smoothing, sample_weight=torch.zeros(2)
         )
         assert not stats.share.any()

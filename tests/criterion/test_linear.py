@@ -11,7 +11,7 @@ from torch import Tensor
 from instances import WEIGHTINGS, name
 from reweigh.criterion import Criterion
 from reweigh.criterion.linear import LinearCriterion
-from reweigh.weighting import CCE, DM, MAE, PerClass, TruncatedGCE, Weighting
+from reweigh.weightings import CCE, DM, MAE, PerClass, TruncatedGCE, Weighting
 
 N, D, C = 11, 5, 7
 

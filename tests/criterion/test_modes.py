@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from beside_float64 import draw, result
 from reweigh.criterion import Criterion
-from reweigh.weighting import CCE, DM, Weighting
+from reweigh.weightings import CCE, DM, Weighting
 
 CPU = torch.device("cpu")
 SHAPES = [(64, 600), (6, 4)]  # enough for C++, and not

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from reweigh import CCE, DM, BinaryCriterion, Criterion, LinearCriterion, inspect
+from reweigh import CCE, DM, BinaryCriterion, Criterion, LinearCriterion, batch_stats
 from reweigh.functional import derivative_manipulation
 
 LOGITS, TARGET = torch.zeros(2, 3), torch.tensor([0, 2])
@@ -32,7 +32,7 @@ def test_a_call_takes_tensors(logits: Any, target: Any, sample_weight: Any, told
     with pytest.raises(TypeError, match=told):
         criterion.log_normaliser(logits, target, sample_weight)
     with pytest.raises(TypeError, match=told):
-        inspect(logits, target, DM(0.5, 8), sample_weight=sample_weight, **extra)
+        batch_stats(logits, target, DM(0.5, 8), sample_weight=sample_weight, **extra)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from beside_float64 import OTHER, TOLERANCE, draw, needs_compiler, result
 from odd_rows import ODD, spoil
 from reweigh.criterion import Criterion
-from reweigh.kernels import cpu
-from reweigh.weighting import CCE, DM, Weighting
+from reweigh.ops import cpu
+from reweigh.weightings import CCE, DM, Weighting
 
 CPU = torch.device("cpu")
 SHAPE = (64, 600)

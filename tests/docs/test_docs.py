@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 import reweigh
-from reweigh.cli.app import app
+from reweigh.lab.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from reweigh.lab.objectives.losses import NAMES, loss_from
+from reweigh.lab.spec import parse
 from reweigh.losses import Backward, Forward, LabelSmoothing, LogitAdjustment, LogitClip
-from reweigh.losses.parse import NAMES, loss_from
-from reweigh.spec import parse
 
 COUNTS = [5, 3, 2]
 

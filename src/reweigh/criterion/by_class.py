@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from reweigh.criterion.emit import CEILING, counted, over_group
-from reweigh.weighting.parameter import entries, is_none
+from reweigh.weightings.parameter import entries, is_none
 
 
 def log_class_totals(

@@ -10,16 +10,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from reweigh import kernels
+from reweigh import ops as kernels
 from reweigh.criterion.by_class import log_class_totals
 from reweigh.criterion.direct import Found, Ways, direct, is_direct, is_plain, plainly
 from reweigh.criterion.emit import emit, log_total, weigh
 from reweigh.criterion.labels import Labels, choose, positions_of, read
 from reweigh.criterion.options import Options, check_call
-from reweigh.direction import known_labels, log_probabilities, margin_and_pull
-from reweigh.kernels.forms import OTHER
-from reweigh.weighting.compose import align, may_learn
-from reweigh.weighting.parameter import in_checked_mode
+from reweigh.margin import known_labels, log_probabilities, margin_and_pull
+from reweigh.ops.forms import OTHER
+from reweigh.weightings.compose import align, may_learn
+from reweigh.weightings.parameter import in_checked_mode
 
 Quick = Callable[[Tensor, Tensor], "Found | None"]
 """As `Find`, of logits and labels that it may not be for."""

@@ -19,12 +19,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import linear
 
-from reweigh import kernels
+from reweigh import ops as kernels
 from reweigh.criterion.emit import over_group
 from reweigh.criterion.options import Options
-from reweigh.direction import at_least_float32, log_probabilities, margin_and_pull
-from reweigh.weighting.compose import has_classes, log_taper, select
-from reweigh.weighting.parameter import is_none
+from reweigh.margin import at_least_float32, log_probabilities, margin_and_pull
+from reweigh.weightings.compose import has_classes, log_taper, select
+from reweigh.weightings.parameter import is_none
 
 LOG2 = math.log(2)
 # Sums of float16 stay below 2^SAFE, half of where it ends: the bound knows nothing of rounding.

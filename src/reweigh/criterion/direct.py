@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.criterion.options import Options
-from reweigh.direction import at_least_float32, class_dim, exponentials, is_batched, is_transformed, log_probabilities
-from reweigh.kernels import is_intercepted
+from reweigh.margin import at_least_float32, class_dim, exponentials, is_batched, is_transformed, log_probabilities
+from reweigh.ops import is_intercepted
 
 Found = tuple[Tensor, Tensor | None, Tensor]
 """The value, a size shaped like the target, and a pull shaped like the logits: the gradient is one times the other.

@@ -20,11 +20,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from reweigh.criterion.options import Options
-from reweigh.density import potential
-from reweigh.direction import is_forward_mode, log_probabilities
-from reweigh.weighting import Weighting
-from reweigh.weighting.compose import log_taper
-from reweigh.weighting.parameter import is_none
+from reweigh.emphasis import potential
+from reweigh.margin import is_forward_mode, log_probabilities
+from reweigh.weightings import Weighting
+from reweigh.weightings.compose import log_taper
+from reweigh.weightings.parameter import is_none
 
 CEILING = {torch.float64: 700, torch.float32: 80}  # of log w relative to the largest that counts
 

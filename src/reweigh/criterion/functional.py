@@ -12,9 +12,9 @@ from reweigh.criterion.call import Call, reduced, weigh_labels
 from reweigh.criterion.emit import emit
 from reweigh.criterion.labels import Labels, check_floating, check_tensors, choose, over_positions
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, check_call, resolve
-from reweigh.direction import class_dim, statistic
-from reweigh.weighting import Weighting
-from reweigh.weighting.parameter import holds
+from reweigh.margin import class_dim, statistic
+from reweigh.weightings import Weighting
+from reweigh.weightings.parameter import holds
 
 
 def derivative_manipulation(
@@ -38,7 +38,7 @@ def derivative_manipulation(
 
     The arguments are those of `reweigh.Criterion` and of its call.
 
-    >>> from reweigh.weighting import DM
+    >>> from reweigh.weightings import DM
     >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]], requires_grad=True)
     >>> derivative_manipulation(logits, torch.tensor([0, 0]), DM(lam=0.5, beta=8)).backward()
     >>> logits.grad.abs().sum(1)  # each example's share of the batch
@@ -69,7 +69,7 @@ def binary_derivative_manipulation(
 
     The arguments are those of `reweigh.BinaryCriterion` and of its call.
 
-    >>> from reweigh.weighting import CCE
+    >>> from reweigh.weightings import CCE
     >>> z, y = torch.tensor([0.3, -1.0]), torch.tensor([1.0, 0.0])
     >>> ours = binary_derivative_manipulation(z, y, CCE())
     >>> bool(torch.isclose(ours, torch.nn.functional.binary_cross_entropy_with_logits(z, y)))

@@ -11,12 +11,12 @@ from torch import Tensor
 from reweigh.criterion.call import active, log_total_of
 from reweigh.criterion.labels import check_tensors, positions_of, read
 from reweigh.criterion.options import Normalise, Taper, resolve
-from reweigh.direction import class_dim, log_probabilities, margins, statistic
-from reweigh.weighting import Weighting
-from reweigh.weighting.compose import align, log_taper
+from reweigh.margin import class_dim, log_probabilities, margins, statistic
+from reweigh.weightings import Weighting
+from reweigh.weightings.compose import align, log_taper
 
 
-class Stats(NamedTuple):
+class BatchStats(NamedTuple):
     """What a criterion would do with a batch, shaped like its positions.
 
     Attributes:
@@ -35,7 +35,7 @@ class Stats(NamedTuple):
 
 
 @torch.no_grad()
-def inspect(
+def batch_stats(
     logits: Tensor,
     target: Tensor,
     weighting: Weighting | Callable[..., Tensor],
@@ -46,12 +46,12 @@ def inspect(
     normalise: Normalise = "auto",
     taper: Taper = "auto",
     sample_weight: Tensor | None = None,
-) -> Stats:
+) -> BatchStats:
     """Statistics of one batch under a weighting; the arguments are those of `reweigh.Criterion`.
 
-    >>> from reweigh.weighting import CCE
+    >>> from reweigh.weightings import CCE
     >>> logits = torch.tensor([0.9, 0.5, 0.1]).logit()[:, None] * torch.tensor([[1.0, 0.0]])
-    >>> inspect(logits, torch.zeros(3, dtype=torch.long), CCE()).share
+    >>> batch_stats(logits, torch.zeros(3, dtype=torch.long), CCE()).share
     tensor([0.0667, 0.3333, 0.6000], dtype=torch.float64)
     """
     options = resolve(weighting, "mean", normalise, taper, "cross_entropy", None)
@@ -77,7 +77,7 @@ def inspect(
     total = norm.sum()
     share = norm / torch.where(total == 0, 1.0, total)
     size = share.sum().square() / share.square().sum().clamp_min(1e-300)
-    return Stats(torch.where(known, p, torch.nan), torch.where(known, w, torch.nan), size, share)
+    return BatchStats(torch.where(known, p, torch.nan), torch.where(known, w, torch.nan), size, share)
 
 
 def _pulled(logits: Tensor, norm: Tensor) -> Tensor:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from reweigh import kernels
-from reweigh.direction import class_dim, known_labels, margin, margins, statistic
-from reweigh.weighting import Weighting
-from reweigh.weighting.compose import align, has_classes, has_examples, lead, select
-from reweigh.weighting.parameter import entries, holds, in_checked_mode, is_readable
+from reweigh import ops as kernels
+from reweigh.margin import class_dim, known_labels, margin, margins, statistic
+from reweigh.weightings import Weighting
+from reweigh.weightings.compose import align, has_classes, has_examples, lead, select
+from reweigh.weightings.parameter import entries, holds, in_checked_mode, is_readable
 
 
 class Labels(NamedTuple):

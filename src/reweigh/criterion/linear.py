@@ -13,10 +13,10 @@ from reweigh.criterion.chunks import LOG2, Labels, accumulate, log_normaliser_of
 from reweigh.criterion.emit import group_size, over_group
 from reweigh.criterion.labels import check_floating, check_indices, check_tensors, over_positions
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, WithOptions, check_call
-from reweigh.direction import at_least_float32, is_batched, is_transformed, known_labels, statistic
-from reweigh.weighting import Weighting
-from reweigh.weighting.compose import has_examples
-from reweigh.weighting.parameter import entries
+from reweigh.margin import at_least_float32, is_batched, is_transformed, known_labels, statistic
+from reweigh.weightings import Weighting
+from reweigh.weightings.compose import has_examples
+from reweigh.weightings.parameter import entries
 
 # Logits at a time: 256 MB in half precision.
 CHUNK = 2**27
@@ -38,7 +38,7 @@ class LinearCriterion(WithOptions):
 
     Its gradients are computed in the forward pass: no second derivative, no `torch.func` transforms, no forward mode.
 
-    >>> from reweigh.weighting import MAE
+    >>> from reweigh.weightings import MAE
     >>> hidden, weight = torch.ones(4, 2), torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]], requires_grad=True)
     >>> LinearCriterion(MAE(), chunk=2)(hidden, weight, torch.tensor([0, 1, 2, -100])).backward()
     >>> weight.grad.shape

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.nn.modules import module as hooks
 
+from reweigh.checks import plain_number
 from reweigh.criterion.call import log_normaliser_of
 from reweigh.criterion.functional import binary_criterion, check_binary, criterion, read_binary
 from reweigh.criterion.labels import check_tensors, read
 from reweigh.criterion.options import Normalise, Options, Reduction, Taper, Value, WithOptions
-from reweigh.spec.checks import plain_number
-from reweigh.weighting import Weighting
+from reweigh.weightings import Weighting
 
 
 class Criterion(WithOptions):
@@ -47,7 +47,7 @@ class Criterion(WithOptions):
     one-hot and index targets agree under class weights (torch's don't). Logits in half precision give a float32 value.
 
     >>> import torch
-    >>> from reweigh.weighting import CCE, DM
+    >>> from reweigh.weightings import CCE, DM
     >>> logits, target = torch.tensor([[1.0, 0.0, -1.0]]), torch.tensor([2])
     >>> Criterion(CCE())(logits, target) == torch.nn.CrossEntropyLoss()(logits, target)
     tensor(True)
@@ -152,7 +152,7 @@ class BinaryCriterion(WithOptions):
         pos_weight: a factor for positive labels, usually one per class.
 
     >>> import torch
-    >>> from reweigh.weighting import CCE
+    >>> from reweigh.weightings import CCE
     >>> z, y = torch.tensor([[0.5, -2.0]]), torch.tensor([[1.0, 0.0]])
     >>> bool(torch.isclose(BinaryCriterion(CCE())(z, y), torch.nn.BCEWithLogitsLoss()(z, y)))
     True

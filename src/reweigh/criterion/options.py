@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from reweigh.density import log_integral, unit
-from reweigh.density.quadrature import parameter_device
-from reweigh.kernels import Repeat
-from reweigh.kernels.forms import Form, form_of
-from reweigh.weighting import Weighting, as_weighting
-from reweigh.weighting.compose import has_classes, has_examples, is_tapered
-from reweigh.weighting.parameter import Parameter, check, holds
+from reweigh.emphasis import log_integral, unit_weighting
+from reweigh.emphasis.quadrature import parameter_device
+from reweigh.ops import Repeat
+from reweigh.ops.forms import Form, form_of
+from reweigh.weightings import Weighting, as_weighting
+from reweigh.weightings.compose import has_classes, has_examples, is_tapered
+from reweigh.weightings.parameter import Parameter, check, holds
 
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
 Normalise: TypeAlias = Literal["auto", "batch", "class", "unit"] | None
@@ -95,7 +95,7 @@ def resolve(
         one_of("taper", taper, ("auto", "a number >= 0"))
         taper = 0.0 if weighting.kind == "loss" or is_tapered(weighting) else PUBLISHED_TAPER
     check("criterion", "taper", taper, low=0)
-    scaled = unit(weighting) if normalise == "unit" else weighting
+    scaled = unit_weighting(weighting) if normalise == "unit" else weighting
     return Options(scaled, reduction, normalise, taper, value, process_group)
 
 

@@ -5,7 +5,6 @@ from reweigh.losses.correction import Backward, Forward
 from reweigh.losses.full import Brier, FullMAE
 from reweigh.losses.loss import Loss
 from reweigh.losses.normalised import ANL_CE, NCE_AGCE, NCE_RCE
-from reweigh.losses.parse import loss_from
 from reweigh.losses.prior import BalancedSoftmax, LogitAdjustment
 from reweigh.losses.smoothing import BootstrapHard, BootstrapSoft, LabelSmoothing
 
@@ -24,5 +23,4 @@ __all__ = [
     "LogitAdjustment",
     "LogitClip",
     "Loss",
-    "loss_from",
 ]

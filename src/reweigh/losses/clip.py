@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from reweigh.checks import number
 from reweigh.losses.loss import Loss
-from reweigh.spec.checks import number
 
 
 class LogitClip(Loss):

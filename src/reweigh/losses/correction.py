@@ -6,9 +6,9 @@ import math
 
 from torch import Tensor
 
+from reweigh.checks import number
 from reweigh.losses.loss import Loss, expected
 from reweigh.losses.matrix import Matrix, as_matrix, inverse
-from reweigh.spec.checks import number
 
 
 class Forward(Loss):

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from reweigh.direction import at_least_float32
-from reweigh.spec.checks import one_of
-from reweigh.weighting.parameter import holds
+from reweigh.checks import one_of
+from reweigh.margin import at_least_float32
+from reweigh.weightings.parameter import holds
 
 
 class Loss(nn.Module, ABC):

@@ -9,15 +9,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from reweigh.noise.arrays import read_array
-from reweigh.noise.transition import check_matrix, map_matrix, symmetric_matrix
-from reweigh.spec.checks import flag
-from reweigh.spec.expression import Expression, nearest
+from reweigh.noise.transition import check_matrix
 
 Matrix: TypeAlias = "Tensor | npt.ArrayLike"
 
 WORST_CONDITION = 1e6  # beyond this the inverse multiplies errors of T in the sixth digit into the first
-_KINDS = {"symmetric": ("rate", "include_true"), "map": ("targets", "rate"), "file": ("path", "hash")}
 
 
 def as_matrix(owner: str, T: Matrix) -> Tensor:
@@ -43,33 +39,3 @@ def inverse(owner: str, T: Tensor) -> Tensor:
         raise ValueError(f"{owner}'s T cannot be inverted: its condition number is {condition:.3g}")
     inverted: Tensor = torch.linalg.inv(T)
     return inverted
-
-
-def named_matrix(expression: Expression, num_classes: int) -> npt.NDArray[np.float64]:
-    """`symmetric(rate, include_true=False)`, `map(targets, rate)` or `file(path, hash=None)` as a matrix.
-
-    >>> from reweigh.spec import parse
-    >>> named_matrix(parse("map([1, 1], 0.25)"), 2).tolist()
-    [[0.75, 0.25], [0.0, 1.0]]
-    """
-    if expression.name not in _KINDS:
-        raise ValueError(
-            f"no transition matrix is called {expression.name!r}; {nearest(expression.name, list(_KINDS))}"
-        )
-    wanted = _KINDS[expression.name]
-    values = dict(expression.bind(wanted).kwargs)
-    if expression.name == "file":
-        path, digest = values.get("path"), values.get("hash")
-        if not isinstance(path, str) or not isinstance(digest, str | None):
-            raise ValueError(f"{expression} needs a path, and may have a hash, both as texts")
-        return read_array(path, (num_classes, num_classes), hash=digest)
-    rate = values.get("rate")
-    if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise ValueError(f"{expression} needs a number as its rate")
-    if expression.name == "symmetric":
-        include_true = flag(f"{expression}: include_true", values.get("include_true", False))
-        return symmetric_matrix(num_classes, rate, include_true)
-    targets = values.get("targets")
-    if not isinstance(targets, tuple) or len(targets) != num_classes:
-        raise ValueError(f"{expression} needs {num_classes} targets, one for every class")
-    return map_matrix(np.asarray(targets), rate)

@@ -6,8 +6,8 @@ import math
 
 from torch import Tensor
 
+from reweigh.checks import number
 from reweigh.losses.loss import Loss, pick
-from reweigh.spec.checks import number
 
 _POSITIVE = number(0)
 _LOWEST = -1e30  # log 0 in a ratio of logarithms, in float32 as well

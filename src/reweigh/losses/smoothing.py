@@ -6,8 +6,8 @@ import math
 
 from torch import Tensor
 
+from reweigh.checks import flag, number
 from reweigh.losses.loss import Loss, expected, pick
-from reweigh.spec.checks import flag, number
 
 
 class LabelSmoothing(Loss):

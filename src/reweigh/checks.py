@@ -1,0 +1,135 @@
+"""Checks of arguments: (name, value) -> the value in canonical form, or a sentence about what is allowed."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+Check: TypeAlias = Callable[[str, object], Any]
+
+
+def nearest(word: str, words: Sequence[str]) -> str:
+    """What to say about an unknown word.
+
+    >>> nearest("bta", ["lam", "beta"]), nearest("x", ["lam", "beta"])
+    ("did you mean 'beta'?", 'there are lam, beta')
+    """
+    near = get_close_matches(word, words, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(words) or 'none'}"
+
+
+def plain_number(value: object) -> int | float | None:
+    """Python's own for any real number, such as numpy's; None for what is none, as True is.
+
+    >>> from fractions import Fraction
+    >>> plain_number(8), plain_number(Fraction(1, 2)), plain_number(True), plain_number("8")
+    (8, 0.5, None, None)
+    """
+    if type(value) is int or type(value) is float:
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def text(name: str, value: object) -> str:
+    """One line of 1 to 1,024 printable characters."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; expected a text")
+    if not 1 <= len(value) <= 1024 or not value.isprintable() or value != value.strip():
+        raise ValueError(f"{name} is {value[:60]!r}; expected one line of printable text, without blanks around it")
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}; expected true or false")
+    return value
+
+
+def one_of(*choices: str) -> Check:
+    """One of a few words.
+
+    >>> one_of("sgd", "adam")("optimiser", "adm")
+    Traceback (most recent call last):
+        ...
+    ValueError: optimiser is 'adm'; did you mean 'adam'?
+    """
+
+    def check(name: str, value: object) -> str:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is {value!r}; expected one of {', '.join(choices)}")
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}; {nearest(value, choices)}")
+        return value
+
+    return check
+
+
+def matching(pattern: str, what: str) -> Check:
+    """A text of one form."""
+
+    def check(name: str, value: object) -> str:
+        if not re.fullmatch(pattern, text(name, value)):
+            raise ValueError(f"{name} is {value!r}; expected {what}")
+        return str(value)
+
+    return check
+
+
+def integer(low: int, high: int = 2**53) -> Check:
+    """A whole number in [low, high]; 8.0 is one, and so is numpy's 8."""
+
+    def check(name: str, value: object) -> int:
+        found = plain_number(value)
+        if found is None:
+            raise TypeError(f"{name} is {value!r}; expected a whole number")
+        if not (low <= found <= high and found == int(found)):
+            raise ValueError(f"{name} is {value!r}; expected a whole number from {low} to {high}")
+        return int(found)
+
+    return check
+
+
+def number(low: float, high: float = math.inf, *, above: bool = False, below: bool = False) -> Check:
+    """A finite number in [low, high]; without the ends themselves where `above` or `below` says so.
+
+    >>> number(0, 1, below=True)("dropout", 1)
+    Traceback (most recent call last):
+        ...
+    ValueError: dropout is 1; expected a number in [0, 1)
+    """
+    allowed = f"{'(' if above else '['}{low:g}, {high:g}{')' if below or high == math.inf else ']'}"
+
+    def check(name: str, value: object) -> float:
+        found = plain_number(value)
+        if found is None:
+            raise TypeError(f"{name} is {value!r}; expected a number in {allowed}")
+        inside = low <= found <= min(high, sys.float_info.max)
+        if not inside or (above and found == low) or (below and found == high):
+            raise ValueError(f"{name} is {value!r}; expected a number in {allowed}")
+        return float(found) + 0.0  # -0.0 becomes 0.0: one number, one hash
+
+    return check
+
+
+def pair(item: Check) -> Check:
+    """Two values that pass `item`."""
+
+    def check(name: str, value: object) -> tuple[Any, Any]:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise TypeError(f"{name} is {value!r}; expected two numbers")
+        return item(name, value[0]), item(name, value[1])
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    """None, or what passes `check`."""
+    return lambda name, value: None if value is None else check(name, value)

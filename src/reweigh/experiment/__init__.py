@@ -1,5 +1,0 @@
-"""Tables and figures of a paper as experiments: runs in rows and columns, the printed numbers beside them."""
-
-from reweigh.experiment.values import Cell, Choice, Experiment, Option, Procedure, Reported, Row, grid
-
-__all__ = ["Cell", "Choice", "Experiment", "Option", "Procedure", "Reported", "Row", "grid"]

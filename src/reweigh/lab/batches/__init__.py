@@ -1,0 +1,24 @@
+"""Batches: device-resident or through workers, in orders and with augmentation that a resume repeats exactly."""
+
+from reweigh.lab.batches.augment import AUGMENTATIONS, Augmentation
+from reweigh.lab.batches.batch import Batch
+from reweigh.lab.batches.loader import Loader
+from reweigh.lab.batches.resident import Resident
+from reweigh.lab.batches.sampler import Balanced, Cyclic, Order, Shuffled, Subset
+from reweigh.lab.batches.statistics import Normalisation, channel_statistics, feature_statistics
+
+__all__ = [
+    "AUGMENTATIONS",
+    "Augmentation",
+    "Balanced",
+    "Batch",
+    "Cyclic",
+    "Loader",
+    "Normalisation",
+    "Order",
+    "Resident",
+    "Shuffled",
+    "Subset",
+    "channel_statistics",
+    "feature_statistics",
+]

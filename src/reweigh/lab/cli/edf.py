@@ -1,0 +1,124 @@
+"""`reweigh edf`: what a weighting emphasises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reweigh.lab.cli.options import Json
+from reweigh.lab.cli.outputs import check_output
+from reweigh.lab.cli.terminal import can_print, console, number, print_json, table
+from reweigh.lab.spec import is_scheduled, parse
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from reweigh.lab.figures.curves import Curve
+
+COLUMNS, LINES = 34, 8  # of one curve in the terminal
+
+
+def edf(
+    weightings: Annotated[
+        list[str],
+        typer.Argument(metavar="WEIGHTING", help='Such as "DM(0.5, 12)", "GCE(0.7)", CCE, "CCE + 0.5 * MAE".'),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Draw them into an .svg or .png file, too."),
+    ] = None,
+    taper: Annotated[
+        float | None,
+        typer.Option(min=0, help="Taper of the objective; by default what training does."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw emphasis density functions: how much an example counts, over the probability p of its label.
+
+    Each curve is w divided by its integral. The objective is what the emitted gradient is the gradient of, with fixed
+    scale; robustness theorems ask that it be bounded.
+    """
+    from reweigh.lab.figures.curves import curve_of
+    from reweigh.lab.objectives.weightings import weighting_from
+
+    check_output("--output", output, (".svg", ".png"))
+    expressions = [parse(text) for text in weightings]
+    for found in expressions:
+        if is_scheduled(found):
+            raise ValueError(f"{found}: a curve belongs to one moment; give numbers in place of schedules")
+    curves = [curve_of(weighting_from(found), str(found), taper=taper) for found in expressions]
+    if output is not None:
+        from reweigh.lab.figures.save import save
+
+        save(curves, output)
+    if as_json:
+        print_json(
+            {"curves": [_as_mapping(curve) for curve in curves], "file": None if output is None else str(output)}
+        )
+        return
+    console().print(side_by_side(curves))
+    print()
+    console().print(facts(curves))
+    if output is not None:
+        print(f"\n{output}")
+
+
+def side_by_side(curves: Sequence[Curve]) -> RenderableType:
+    """All curves on one scale, as many in a row as there is room for."""
+    from rich.columns import Columns
+
+    from reweigh.lab.figures.bars import ASCII, BLOCKS, bars
+    from reweigh.lab.figures.curves import height_of
+
+    ramp = BLOCKS if can_print(BLOCKS + "└─") else ASCII
+    top = height_of(curves)
+    drawn = []
+    for curve in curves:
+        values = [curve.at(i / (COLUMNS - 1)) for i in range(COLUMNS)]
+        lines = bars(values, LINES, top, ramp)
+        scale = [f"{top:6.3g}", *[" " * 6] * (LINES - 2), f"{0:6}"]
+        body = [f"{mark} {line}" for mark, line in zip(scale, lines, strict=True)]
+        axis = f"{'':6} p=0{'1':>{COLUMNS - 3}}"
+        drawn.append("\n".join([f"{'':6} {curve.label}"[: COLUMNS + 7], *body, axis]))
+    return Columns(drawn, padding=(1, 3))
+
+
+def facts(curves: Sequence[Curve]) -> RenderableType:
+    """The numbers of all curves, one line each."""
+    columns = ("weighting", "mode", "integral", "variance", "of w/∫w", "on p<½", "taper", "objective", "bounded")
+    if not can_print("".join(columns)):
+        columns = ("weighting", "mode", "integral", "variance", "of w/Z", "on p<0.5", "taper", "objective", "bounded")
+    rows = [
+        (
+            curve.label,
+            " and ".join(map(number, curve.modes)) or "none",
+            curve.integral,
+            curve.variance,
+            curve.density_variance,
+            curve.hard,
+            curve.taper,
+            " to ".join(f"{end:.4g}" for end in curve.objective),
+            "yes" if curve.bounded else "no",
+        )
+        for curve in curves
+    ]
+    return table(columns, rows)
+
+
+def _as_mapping(curve: Curve) -> dict[str, Any]:
+    return {
+        "weighting": curve.label,
+        "mode": curve.mode,
+        "integral": curve.integral,
+        "variance": curve.variance,
+        "density_variance": curve.density_variance,
+        "share_below_half": curve.hard,
+        "taper": curve.taper,
+        "objective": curve.objective,
+        "bounded": curve.bounded,
+        "p": curve.p,
+        "density": curve.h,
+    }

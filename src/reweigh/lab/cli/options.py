@@ -1,0 +1,165 @@
+"""The fields of `Run` as options of a command, from `describe()` alone: names, types, choices, defaults, help."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Optional, Union, get_args, get_origin
+
+import typer
+
+from reweigh.lab.spec import Field, describe
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for programs.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time: on one GPU together, else as processes.")]
+_GPU = "On a GPU"
+Capture = Annotated[bool, typer.Option(help="Replay every iteration as one CUDA graph.", rich_help_panel=_GPU)]
+Kernels = Annotated[
+    bool, typer.Option(help="In bf16, take small convolutions from reweigh's own kernels.", rich_help_panel=_GPU)
+]
+Compile = Annotated[
+    Optional[bool],  # noqa: UP045 - typer reads it at run time
+    typer.Option(
+        "--compile/--no-compile",
+        help="Compile the net; by default where a run in bf16 is long enough.",
+        rich_help_panel=_GPU,
+    ),
+]
+RunsRoot = Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Where the folders of runs lie.")]
+
+# The fields come in order; each of these begins a group of them in the help.
+_PANELS = {
+    "data": "Data and noise",
+    "net": "Net",
+    "weighting": "Taught by",
+    "iterations": "Training",
+    "evaluate_every": "Record",
+}
+ONE = "exactly one of --weighting, --loss, --method"
+
+# What `suspects.default_run` makes of data: the fields in which it differs from `Run`, and what it is taught by.
+FOR_DATA = {
+    "image_size": "64",
+    "net": "mlp-256, for images resnet20",
+    "iterations": "40 epochs, 800 to 20000",
+    "sampler": "shuffled, balanced where classes are unbalanced",
+    "augment": "none, for images pad-crop-flip",
+    "lr": "0.03, for images 0.1",
+    "evaluate_every": "a tenth of the iterations",
+    "record_p": "on",
+    "record_margins": "on",
+}
+FOR_DATA_TAUGHT = "--weighting or --loss; else GCE(0.7), from 50 classes on DM"
+
+
+def with_fields(
+    fields: Sequence[Field], *, defaults: Mapping[str, str] | None = None, taught: str = ONE
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one option per field; it receives those that were given as its argument `fields`.
+
+    Args:
+        fields: of `describe()`.
+        defaults: for the help, by field, where the command's own differ from those of `Run`.
+        taught: for the help, how to say what the net is taught by.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def wrapper(**values: Any) -> None:
+            given = {field.name: _given(field, values) for field in fields}
+            command(fields={name: value for name, value in given.items() if value is not None}, **values)
+
+        signature = inspect.signature(command, eval_str=True)
+        own = [parameter for parameter in signature.parameters.values() if parameter.name != "fields"]
+        options = [parameter for field in fields for parameter in _parameters(field, defaults or {}, taught)]
+        every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *options)]
+        wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
+        wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+        wrapper.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]  # mypy lacks it
+        return wrapper
+
+    return decorate
+
+
+def _given(field: Field, values: dict[str, Any]) -> Any:
+    """What was said about a field, taken out of `values`; None where nothing was."""
+    value = values.pop(field.name)
+    if option_type(field.type) is not bool:
+        return value
+    off = values.pop(f"no_{field.name}")
+    if value and off:
+        raise ValueError(f"--{_dashed(field.name)} and --no-{_dashed(field.name)} contradict each other")
+    return True if value else False if off else None
+
+
+def _parameters(field: Field, defaults: Mapping[str, str], taught: str) -> list[inspect.Parameter]:
+    """One option; a switch has a hidden opposite, which would only take room in the help."""
+    kind = option_type(field.type)
+    choices = f": {', '.join(field.choices)}" if field.choices else ""
+    default = f" ({defaults[field.name]})" if field.name in defaults else _default(field.default)
+    panel = _panel(field)
+    option = typer.Option(
+        f"--{_dashed(field.name)}",
+        help=field.help[0].upper() + field.help[1:] + choices + default,
+        show_default=False,
+        metavar="A B" if get_origin(kind) is tuple else None,
+        rich_help_panel=f"{panel} ({taught})" if panel == _PANELS["weighting"] else panel,
+        autocompletion=_completion(field),
+    )
+    if kind is not bool:
+        return [_keyword(field.name, kind | None, option, None)]
+    opposite = typer.Option(f"--no-{_dashed(field.name)}", hidden=True)
+    return [_keyword(field.name, bool, option, False), _keyword(f"no_{field.name}", bool, opposite, False)]
+
+
+def _keyword(name: str, kind: Any, option: Any, default: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def option_type(kind: Any) -> Any:
+    """The type a command line reads for a field's type: choices and mixtures are texts, which `Run` checks.
+
+    >>> option_type(int | None), option_type(float | str), option_type(tuple[float, float])
+    (<class 'int'>, <class 'str'>, tuple[float, float])
+    """
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    members = tuple(member for member in members if member is not NoneType)
+    plain = len(members) == 1 and (members[0] in (bool, int, float) or get_origin(members[0]) is tuple)
+    return members[0] if plain else str
+
+
+def _default(value: object) -> str:
+    if value is MISSING:
+        return " (required)"
+    if value is None or isinstance(value, bool):
+        return ""
+    return f" ({' '.join(map(str, value)) if isinstance(value, tuple) else value})"
+
+
+def _panel(field: Field) -> str:
+    panel = ""
+    for other in describe():
+        panel = _PANELS.get(other.name, panel)
+        if other.name == field.name:
+            break
+    return panel
+
+
+def _completion(field: Field) -> Callable[[str], list[str]] | None:
+    if field.name == "data":
+        return _data_names
+    if not field.choices:
+        return None
+    return lambda incomplete: [choice for choice in field.choices if choice.startswith(incomplete)]
+
+
+def _data_names(incomplete: str) -> list[str]:
+    from reweigh.lab.data.registry import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]

@@ -1,0 +1,110 @@
+"""`reweigh report`: runs side by side, as a page, as figures, as event files."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from reweigh.errors import DataError
+from reweigh.lab.cli.find import find_run
+from reweigh.lab.cli.options import Json, RunsRoot
+from reweigh.lab.cli.outputs import PAGE, check_output
+from reweigh.lab.cli.terminal import print_json, say
+
+if TYPE_CHECKING:
+    from reweigh.lab.report import Group
+
+MOST = 7  # lines that can be told apart in a drawn figure
+
+
+class Format(str, Enum):
+    """What figures can be written as."""
+
+    svg = "svg"
+    png = "png"
+    pdf = "pdf"
+
+
+def report(
+    names: Annotated[
+        Optional[list[str]],  # noqa: UP045 - typer reads it at run time
+        typer.Argument(metavar="[RUN]...", help="Runs, or folders of runs; all of --runs if none is given."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "Runs",
+    figures: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FOLDER", help="Write every figure into this folder, too (extra: plot)."),
+    ] = None,
+    file_format: Annotated[Format, typer.Option("--format", help="Of these figures.")] = Format.svg,
+    tensorboard: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FOLDER", help="Write TensorBoard event files into this folder, too."),
+    ] = None,
+    runs: RunsRoot = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Put runs side by side in one HTML page that needs no network.
+
+    Runs that differ only in their seed become one line of the table, with mean and spread. The page holds curves,
+    weights by p, the noise, calibration, provenance, and the explorer of weightings.
+
+    Example: reweigh report runs -o page.html --figures figures --format png
+    """
+    from reweigh.lab.record.files import replace_file
+    from reweigh.lab.report import collect, group, report_page
+
+    check_output("--output", output, PAGE)
+    collected = collect(_folders(names or [str(runs)], runs))
+    for problem in collected.problems:
+        say(f"left out: {problem}")
+    if not collected.runs:
+        raise DataError("none of these runs can be read; nothing was written")
+    groups, written = group(collected.runs), [output]
+    page = report_page(collected, title)
+    replace_file(output, lambda file: file.write(page.encode()))
+    if figures is not None:
+        written += _draw(groups, figures, file_format)
+    if tensorboard is not None:
+        from reweigh.lab.report.events import write_events
+
+        written += write_events(collected.runs, tensorboard)
+    _tell(written, len(collected.runs), as_json)
+
+
+def _folders(names: list[str], runs: Path) -> list[Path]:
+    """A folder is taken as it is; anything else must be the name or hash of a run."""
+    return [Path(name) if Path(name).is_dir() else find_run(name, runs) for name in names]
+
+
+def _draw(groups: list[Group], folder: Path, file_format: Format) -> list[Path]:
+    from reweigh.lab.report import write
+    from reweigh.lab.report.collect import HASH_OF_DATA, leading
+    from reweigh.lab.report.dynamics import densities, dynamics
+    from reweigh.lab.report.inside import inside
+
+    chosen = leading(groups, MOST)
+    together = [*dynamics(chosen, points=400), *filter(None, [densities(chosen)])]
+    written = []
+    for figure in together:
+        written.append(folder / f"{figure.key}.{file_format.value}")
+        write([figure], written[-1])
+    for member in chosen:
+        name = member.runs[0].header.run.folder_name()
+        if HASH_OF_DATA in member.varying:  # which the name does not tell
+            name = f"{name}-{member.varying[HASH_OF_DATA]}"
+        for inner in inside(member, points=400):
+            written.append(folder / name / f"{inner.key}.{file_format.value}")
+            write([inner], written[-1])
+    return written
+
+
+def _tell(written: list[Path], count: int, as_json: bool) -> None:
+    if as_json:
+        print_json({"runs": count, "files": [str(path) for path in written]})
+        return
+    for path in written:
+        print(path)

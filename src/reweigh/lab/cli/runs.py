@@ -1,0 +1,126 @@
+"""`reweigh runs`: what lies in a folder of runs; many of them as one file, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from reweigh.errors import DataError
+from reweigh.lab.cli.find import find_run
+from reweigh.lab.cli.options import Json
+from reweigh.lab.cli.several import accuracies, measured_on
+from reweigh.lab.cli.terminal import console, print_json, say, table
+
+if TYPE_CHECKING:
+    from reweigh.lab.record import Summary
+
+
+class _ListByDefault(TyperGroup):
+    """`reweigh runs [ROOT]` is `reweigh runs list [ROOT]`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = {*self.commands, "--help"}
+        return super().parse_args(ctx, args if args and args[0] in known else ["list", *args])
+
+
+app = typer.Typer(cls=_ListByDefault, help="List runs (runs [ROOT]), or move many of them as one file.")
+
+
+@app.command("list")
+def list_command(
+    root: Annotated[Path, typer.Argument(help="The folder that the runs lie in.")] = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """List the runs in a folder: what, how far, and how good."""
+    from reweigh.lab.record import list_runs
+
+    if not root.is_dir():
+        raise DataError(f"{root}: no such folder")
+    found = list_runs(root)
+    if as_json:
+        print_json({"root": str(root), "runs": [_as_mapping(summary) for summary in found]})
+        return
+    if not found:
+        print(f"no runs in {root}")
+        return
+    columns = ("hash", "state", "evaluated", "data", "net", "taught by", "noise", "tested on", "seed", "final", "best")
+    console().print(table(columns, [_row(summary) for summary in found], left=8))
+    for summary in found:
+        if summary.problem is not None:
+            print(f"broken: {summary.problem}")
+
+
+def _row(summary: Summary) -> tuple[object, ...]:
+    run, result = summary.run, summary.result or {}
+    if run is None:
+        return (summary.folder.name, summary.state)
+    noise = None if run.noise is None else f"{run.noise} {'' if run.rate is None else f'{run.rate:g}'}".strip()
+    taught = run.weighting or run.loss or run.method
+    state = summary.state if result.get("diverged") is None else "diverged"
+    step = f"{max(summary.step, 0)}/{run.iterations}"
+    what = (run.data, run.net, taught, noise, measured_on(result), run.seed)
+    return (run.hash(), state, step, *what, *accuracies(result))
+
+
+def _as_mapping(summary: Summary) -> dict[str, Any]:
+    return {
+        "folder": str(summary.folder),
+        "state": summary.state,
+        "step": None if summary.step < 0 else summary.step,
+        "run": None if summary.run is None else summary.run.to_mapping(),
+        "hash": None if summary.run is None else summary.run.hash(),
+        "result": summary.result,
+        "problem": summary.problem,
+    }
+
+
+@app.command()
+def pack(
+    archive: Annotated[Path, typer.Argument(help="The file to write: .tar.gz, .tgz or .zip.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Runs, by folder or start of hash; all of them if none is given."),
+    ] = None,
+    root: Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Where they lie.")] = Path("runs"),
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="With checkpoints, to go on elsewhere with unfinished runs.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write runs into one file; of all, those that can't be read are left out."""
+    from reweigh.lab.record import list_runs
+    from reweigh.lab.record import pack as write
+
+    found = [] if names else list_runs(root)
+    left_out = [summary.problem for summary in found if summary.problem is not None]
+    for problem in left_out:
+        say(f"left out: {problem}")
+    folders = [find_run(name, root) for name in names or ()]
+    folders += [summary.folder for summary in found if summary.problem is None]
+    if not folders:
+        raise DataError(f"{root}: {'none of the runs can be read' if left_out else 'there are no runs to pack'}")
+    packed = write(folders, archive, checkpoints=checkpoints)
+    if as_json:
+        size = archive.stat().st_size
+        print_json({"archive": str(archive), "bytes": size, "runs": packed, "left_out": left_out})
+    else:
+        print(f"{archive}: {len(packed)} runs, {archive.stat().st_size / 1e6:.1f} MB")
+
+
+@app.command()
+def unpack(
+    archive: Annotated[Path, typer.Argument(help="The file to read.")],
+    root: Annotated[Path, typer.Argument(help="The folder the runs come into.")] = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Bring the runs of a file into a folder; those that are there already stay as they are."""
+    from reweigh.lab.record import unpack as read
+
+    unpacked = read(archive, root)
+    if as_json:
+        print_json({"root": str(root), "added": unpacked.added, "skipped": unpacked.skipped})
+    else:
+        print(f"{root}: {len(unpacked.added)} runs added, {len(unpacked.skipped)} were there already")

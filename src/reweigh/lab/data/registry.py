@@ -1,0 +1,169 @@
+"""One door to all data: a name such as `"cifar10"`, or a path to a user's own file or folder."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from reweigh.errors import DataError
+from reweigh.lab.data.dataset import Dataset
+from reweigh.lab.data.source.images import Files
+
+VARIABLE = "REWEIGH_DATA"
+"""The environment variable that names the data folder."""
+
+TABLES = (".csv", ".tsv", ".parquet")
+
+FILES = ("mars", "tracklets", "clothing1m")
+"""The named data sets that lie in image files."""
+
+
+def load(
+    spec: str,
+    root: str | os.PathLike[str] | None = None,
+    *,
+    seed: int = 0,
+    label: str | None = None,
+    text: str | None = None,
+    features: Sequence[str] | None = None,
+    test: str | os.PathLike[str] | None = None,
+    size: tuple[int, int] | None = None,
+) -> Dataset:
+    """The data set that `spec` names.
+
+    A name of `NAMES` is looked for below the data folder; one of `FILES` may bring its own, as in `tracklets:videos`.
+    Anything else is a path: an `.npz` file, a `.csv`, `.tsv` or `.parquet` table, or a folder of images by class (write
+    `./cifar10` for a folder of that name).
+
+    Args:
+        spec: the name or the path.
+        root: the data folder for names, by default what the environment variable REWEIGH_DATA says; for a relative
+            path the folder it begins in, by default the working directory.
+        seed: of the split of a user's data without a test part.
+        label: of a table, the label column (`"label"`).
+        text: of a table, the text column.
+        features: of a table, the feature columns.
+        test: of a table, the file with the test rows.
+        size: of a folder or a data set of `FILES`, resize all images to (height, width) and keep them in memory.
+    """
+    table_options: dict[str, object] = {"label": label, "text": text, "features": features, "test": test}
+    spec, root = with_root(spec, root)
+    if spec in NAMES:
+        _refuse_options(spec, table_options | ({} if spec in FILES else {"size": size}))
+        data = NAMES[spec](folder_of(spec, root))
+        return data if size is None else decoded(data, size)
+    path = path_of(spec, root)
+    test = None if test is None else path_of(test, root)
+    if path.is_dir():
+        _refuse_options(spec, table_options)
+        from reweigh.lab.data import folder
+
+        return folder.load(path, size=size, seed=seed)
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        _refuse_options(spec, table_options | {"size": size})
+        from reweigh.lab.data import npz
+
+        return npz.load(path, seed=seed)
+    if suffix in TABLES:
+        _refuse_options(spec, {"size": size})
+        from reweigh.lab.data import table
+
+        return table.load(path, label or "label", text, features, test, seed)
+    if path.exists() or suffix or path.parent != Path():
+        state = "is neither a folder nor one of" if path.exists() else "no such folder, nor one of"
+        raise DataError(f"{path}: {state} .npz, {', '.join(TABLES)}")
+    close = difflib.get_close_matches(spec, NAMES, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    raise ValueError(f"data must be one of {', '.join(NAMES)} or a path, not {spec!r}{hint}")
+
+
+def _refuse_options(spec: str, options: dict[str, object]) -> None:
+    in_a_run = {"label": "label_column", "text": "text_column", "test": "test_data", "size": "image_size"}
+    for option, value in options.items():
+        if value is not None:
+            other = f" ({in_a_run[option]} of a run)" if option in in_a_run else ""
+            raise ValueError(f"{option}{other} does not apply to {spec}")
+
+
+def with_root(spec: str, root: str | os.PathLike[str] | None = None) -> tuple[str, str | os.PathLike[str] | None]:
+    """A name and its own folder, where the spec has both.
+
+    >>> with_root("tracklets:my/videos"), with_root("mars", "data"), with_root("a:b")
+    (('tracklets', 'my/videos'), ('mars', 'data'), ('a:b', None))
+    """
+    name, _, own = spec.partition(":")
+    if name not in FILES or not own:
+        return spec, root
+    if root is not None:
+        raise ValueError(f"root is {root}, but {spec} names a folder itself")
+    return name, own
+
+
+def path_of(spec: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
+    """Where a user's own file or folder lies: a relative path begins in `root`."""
+    return Path(root or "", spec)
+
+
+def decoded(data: Dataset, size: tuple[int, int]) -> Dataset:
+    """A data set of files with all images in memory, resized to (height, width)."""
+    train, test = (replace(part, inputs=cast(Files, part.inputs).array(size)) for part in (data.train, data.test))
+    return replace(data, train=train, test=test)
+
+
+def folder_of(spec: str, root: str | os.PathLike[str] | None) -> Path:
+    """The folder below which a named data set is looked for."""
+    if root is not None:
+        return Path(root)
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE])
+    if spec == "digits":
+        return Path()
+    raise DataError(f"{spec}: no data folder: set the environment variable {VARIABLE}, or give root")
+
+
+def _digits(_root: Path) -> Dataset:
+    from reweigh.lab.data import digits
+
+    return digits.load()
+
+
+def _tin100(root: Path) -> Dataset:
+    """100 classes of Tiny-ImageNet at 32 x 32; five consecutive classes are a group, so that there are 20."""
+    from reweigh.lab.data import npz
+
+    data = npz.load(root / "tin100.npz")
+    return replace(data, groups=tuple(k // 5 for k in range(data.num_classes)))
+
+
+def _cifar(name: str) -> Callable[[Path], Dataset]:
+    def load_cifar(root: Path) -> Dataset:
+        from reweigh.lab.data import cifar
+
+        return cifar.load(root, cast(cifar.Name, name))
+
+    return load_cifar
+
+
+def _module(name: str) -> Callable[[Path], Dataset]:
+    """`load(root)` of the module `reweigh.lab.data.<name>`, imported when it is called."""
+    return lambda root: cast(Dataset, import_module(f"reweigh.lab.data.{name}").load(root))
+
+
+NAMES: dict[str, Callable[[Path], Dataset]] = {
+    "cifar10": _cifar("cifar10"),
+    "cifar100": _cifar("cifar100"),
+    "vehicles10": _cifar("vehicles10"),
+    "tin100": _tin100,
+    "digits": _digits,
+    "imdb": _module("imdb"),
+    "clothing1m": _module("clothing1m"),
+    "mars": _module("mars"),
+    "tracklets": _module("tracklets"),
+}
+"""The named data sets."""

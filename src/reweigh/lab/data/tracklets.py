@@ -1,0 +1,187 @@
+"""A user's own tracklets, as a folder or as a table, in the same values that MARS has.
+
+    root/train/<person>/<camera>/<tracklet>/<frames>       root/gallery/...       root/query/...
+
+    path,person,camera,tracklet,part                       a .csv, .tsv or .parquet, one row for each frame;
+    cam1/0001.jpg,alice,1,1,train                          part is train, query or gallery,
+    cam2/0420.jpg,alice,2,1,gallery                        paths count from the folder of the table
+
+Names of persons, cameras and tracklets are free; a person called `junk` (or MARS's `00-1`) is neither right nor wrong
+when retrieved, one called `distractor` (`0000`) is wrong for every query. Frames of a folder go by their names (10.jpg
+after 9.jpg), those of a table by its rows. Persons who are named by numbers keep them as ids, as do cameras; else they
+are numbered from 1 in the order of their names, over all parts. Their names stay beside the numbers, and a tracklet is
+called <part>/<person>/<camera>/<tracklet>. What is searched is the gallery and the queries
+themselves, as in MARS; without queries each camera of every person seen by two or more asks once, with the first
+tracklet.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from reweigh.errors import DataError
+from reweigh.lab.data import mars
+from reweigh.lab.data.dataset import Dataset, Part
+from reweigh.lab.data.mars import DISTRACTOR, JUNK, Index, Tracklets, usual_queries
+from reweigh.lab.data.source.columns import read
+from reweigh.lab.data.source.images import SUFFIXES, Files
+from reweigh.lab.data.source.listing import Listing, check_inside, refuse_missing
+
+PARTS = ("train", "query", "gallery")
+COLUMNS = ("path", "person", "camera", "tracklet", "part")
+NOBODY = {"junk": JUNK, "00-1": JUNK, "distractor": DISTRACTOR, "0000": DISTRACTOR}
+
+
+class Track(NamedTuple):
+    """One tracklet as it was found: names, and the frames in order."""
+
+    part: str
+    person: str
+    camera: str
+    tracklet: str
+    frames: list[str]
+
+
+def load(root: str | os.PathLike[str]) -> Dataset:
+    """The training frames as independent images with the person as class; the test part is empty, as for MARS."""
+    folder, tracks = _find(Path(root))
+    train = [track for track in tracks if track.part == "train"]
+    names = tuple(sorted({track.person for track in train}))
+    if not names:
+        raise DataError(f"{root}: there is no training part")
+    for name in names:
+        if name in NOBODY:
+            raise DataError(f"{root}: person {name!r} is in the training part, but stands for nobody")
+    labels = np.array([names.index(track.person) for track in train for _ in track.frames], dtype=np.int64)
+    files = Files(folder, tuple(name for track in train for name in track.frames))
+    empty = Part(files.take([]), np.empty(0, dtype=np.int64))
+    return Dataset(Path(root).resolve().stem, Part(files, labels), empty, names)
+
+
+def read_index(root: str | os.PathLike[str]) -> Index:
+    """The tracklets of all parts, and which rows of the test part ask."""
+    folder, tracks = _find(Path(root))
+    persons = _numbered({track.person for track in tracks} - NOBODY.keys(), "person") | NOBODY
+    cameras = _numbered({track.camera for track in tracks}, "camera")
+
+    def tracklets(chosen: Sequence[Track]) -> Tracklets:
+        lengths = np.array([len(track.frames) for track in chosen], dtype=np.int64)
+        return Tracklets(
+            Files(folder, tuple(name for track in chosen for name in track.frames)),
+            np.cumsum(lengths) - lengths,
+            np.cumsum(lengths),
+            np.array([persons[track.person] for track in chosen], dtype=np.int64),
+            np.array([cameras[track.camera] for track in chosen], dtype=np.int64),
+            tuple(_shown(track.person) for track in chosen),
+            tuple(_shown("/".join(track[:4])) for track in chosen),
+        )
+
+    train = tracklets([track for track in tracks if track.part == "train"])
+    searched = [track for track in tracks if track.part != "train"]
+    if not any(track.part == "gallery" for track in searched):
+        raise DataError(f"{root}: no gallery; expected tracklets in the parts train and gallery, and in query if any")
+    test = tracklets(searched)
+    asked = [row for row, track in enumerate(searched) if track.part == "query"]
+    for row in asked:
+        if test.persons[row] <= DISTRACTOR:
+            raise DataError(f"{root}: a query for {searched[row].person!r}, who stands for nobody")
+    queries = np.array(asked, dtype=np.int64) if asked else usual_queries(test.persons, test.cameras)
+    if not len(queries):
+        raise DataError(f"{root}: no queries, and nobody in the gallery is seen by two cameras")
+    return Index(train, test, queries)
+
+
+def index_of(data: str, root: str | os.PathLike[str]) -> Index:
+    """The index of a data set by name: `"mars"`, official where its name files are there, or `"tracklets"`."""
+    if data == "tracklets":
+        return read_index(root)
+    if data != "mars":
+        raise ValueError(f"data must be 'mars' or 'tracklets', which have videos, not {data!r}")
+    folder = mars.find_root(root)
+    named = all((folder / "info" / f"{side}_name.txt").is_file() for side in ("train", "test"))
+    return mars.read_index(folder) if named else mars.scan(folder)
+
+
+def _find(root: Path) -> tuple[Path, list[Track]]:
+    """The folder that names are relative to, and the tracklets in order; all their frames are there."""
+    if root.is_dir():
+        return root, _walk(root)
+    if not root.is_file():
+        raise DataError(f"{root}: no such folder or table")
+    tracks = _rows(root)
+    present = Listing(root.parent)
+    names = [name for track in tracks for name in track.frames]
+    refuse_missing(root.parent, [name for name in names if name not in present], len(names))
+    return root.parent, tracks
+
+
+def _walk(root: Path) -> list[Track]:
+    tracks = []
+    for part in PARTS:
+        for person in _folders(root / part):
+            for camera in _folders(person):
+                for tracklet in _folders(camera):
+                    names = (entry.name for entry in tracklet.iterdir() if not entry.name.startswith("."))
+                    ordered = sorted(names, key=lambda name: (len(Path(name).stem), name))
+                    for name in ordered:
+                        if Path(name).suffix.lower() not in SUFFIXES or (tracklet / name).is_dir():
+                            raise DataError(f"{tracklet / name}: not an image by its name")
+                    if not ordered:
+                        raise DataError(f"{tracklet}: the tracklet is empty")
+                    here = tracklet.relative_to(root).as_posix()
+                    frames = [f"{here}/{name}" for name in ordered]
+                    tracks.append(Track(part, person.name, camera.name, tracklet.name, frames))
+    if not tracks:
+        raise DataError(f"{root}: no tracklets; expected train/<person>/<camera>/<tracklet>/ and gallery/... there")
+    return tracks
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in a folder, if it is there; a file among them is out of place."""
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    entries = [entry for entry in entries if not entry.name.startswith(".")]
+    for entry in entries:
+        if not entry.is_dir():
+            raise DataError(f"{entry}: a file; expected <part>/<person>/<camera>/<tracklet>/<frame>")
+    return entries
+
+
+def _rows(path: Path) -> list[Track]:
+    table = read(path)
+    for name in COLUMNS:
+        if name not in table.names:
+            raise DataError(f"{path}: no column {name!r}; expected {', '.join(COLUMNS)}")
+    files, persons, cameras, tracklets, parts = (table.strings(name) for name in COLUMNS)
+    check_inside(files, path, table.place)
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for row, part in enumerate(parts):
+        if part not in PARTS:
+            raise DataError(f"{path}: {table.place(row)}: part is {part!r}; expected {', '.join(PARTS)}")
+        found.setdefault((part, persons[row], cameras[row], tracklets[row]), []).append(files[row])
+    order = sorted(found, key=lambda key: (PARTS.index(key[0]), *key[1:]))
+    return [Track(*key, found[key]) for key in order]
+
+
+def _shown(name: str) -> str:
+    """A name that can be written: that of a folder may be in another encoding."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _numbered(names: Collection[str], what: str) -> dict[str, int]:
+    """Name -> id, from 1: the number it is, where all are whole numbers below 10^18, else its place among the names.
+
+    >>> _numbered({"7", "12"}, "person"), _numbered({"bob", "7"}, "person")
+    ({'12': 12, '7': 7}, {'7': 1, 'bob': 2})
+    """
+    ordered = sorted(names)
+    if not all(name.isascii() and name.isdecimal() and len(name) <= 18 and int(name) > 0 for name in ordered):
+        return {name: number for number, name in enumerate(ordered, start=1)}
+    numbers = {name: int(name) for name in ordered}
+    if len(set(numbers.values())) != len(numbers):
+        raise DataError(f"two names of a {what} are the same number: {', '.join(ordered)}")
+    return numbers

@@ -1,0 +1,256 @@
+"""Document vectors of texts by PV-DBOW (Le & Mikolov 2014), through gensim's Doc2Vec (extra `text`).
+
+The settings are those of the IMDB experiments (word2vec.c `-cbow 0 -size 100 -window 10 -negative 5 -hs 1 -sample
+1e-3 -iter 20 -min-count 1 -sentence-vectors 1`): words by skip-gram and documents by DBOW together, negative
+sampling and hierarchical softmax together, over train, test and unlabelled texts alike (transductive). Apart from
+that program gensim keeps document tags out of the vocabulary, and cuts texts at 10,000 words instead of 1,000.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reweigh.errors import DataError, require
+from reweigh.lab.data import imdb
+from reweigh.lab.data.dataset import Dataset, Part
+from reweigh.noise import sealed
+from reweigh.streams import mix, numpy_generator
+
+Vectors = NDArray[np.float32]
+Progress = Callable[[int, int], None]
+"""Called with (epochs done, epochs)."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the vectors, under gensim's names; the defaults are the published ones."""
+
+    vector_size: int = 100
+    window: int = 10
+    negative: int = 5
+    hs: int = 1
+    sample: float = 1e-3
+    min_count: int = 1
+    epochs: int = 20
+    alpha: float = 0.025
+    min_alpha: float = 2.5e-6
+    seed: int = 0
+
+
+def load(
+    root: str | os.PathLike[str],
+    cache: str | os.PathLike[str] | None = None,
+    *,
+    settings: Settings | None = None,
+    deterministic: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """IMDB's labelled reviews as vectors, learnt together with the unlabelled ones.
+
+    By default they are kept in imdb-vectors/ beside aclImdb/; the other arguments are those of `embed`. The
+    100,000 reviews hold 27 million words: about four core-hours, of which a break costs at most one pass.
+    """
+    folder = imdb.find_root(root)
+    return embed(
+        imdb.load(folder),
+        imdb.load_unlabelled(folder),
+        folder.parent / "imdb-vectors" if cache is None else cache,
+        settings=settings,
+        deterministic=deterministic,
+        workers=workers,
+        progress=progress,
+    )
+
+
+def embed(
+    dataset: Dataset,
+    unlabelled: Sequence[str] = (),
+    cache: str | os.PathLike[str] | None = None,
+    *,
+    settings: Settings | None = None,
+    deterministic: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """A text data set as features, one float32 vector per text.
+
+    Args:
+        dataset: texts with labels.
+        unlabelled: further texts to learn from.
+        cache: a folder; vectors learnt before from the same texts with the same settings are taken from there, and
+            those that a break left half learnt are learnt on.
+        settings: of the algorithm.
+        deterministic: see `document_vectors`.
+        workers: see `document_vectors`.
+        progress: called after every epoch with (epochs done, epochs).
+    """
+    train, test = dataset.train.inputs, dataset.test.inputs
+    if not isinstance(train, tuple) or not isinstance(test, tuple):
+        raise TypeError(f"{dataset.name} holds {dataset.kind}; expected text")
+    texts = (*train, *test, *unlabelled)
+    settings = settings or Settings()
+    file = None if cache is None else Path(cache) / f"vectors-{_key(texts, settings, deterministic)}.npz"
+    vectors = None if file is None else _cached(file, (len(train) + len(test), settings.vector_size))
+    if vectors is None:
+        if file is not None:
+            _check_writable(file.parent)  # now, not after hours of learning
+        half = None if file is None else file.with_name(f"half-{file.name}")
+        everything = document_vectors(
+            texts, settings, deterministic=deterministic, workers=workers, progress=progress, keep=half
+        )
+        vectors = everything[: len(train) + len(test)]
+        if file is not None and half is not None:
+            kept = _cached(file, vectors.shape)  # by another process meanwhile: runs go on only with the same vectors
+            if kept is None:
+                sealed.write(file, {"settings": asdict(settings), "deterministic": deterministic}, vectors=vectors)
+            vectors = vectors if kept is None else kept
+            half.unlink(missing_ok=True)
+    return Dataset(
+        name=f"{dataset.name}-vectors",
+        train=Part(vectors[: len(train)], dataset.train.labels),
+        test=Part(vectors[len(train) :], dataset.test.labels),
+        class_names=dataset.class_names,
+        groups=dataset.groups,
+        holdout=dataset.holdout,
+    )
+
+
+def document_vectors(
+    texts: Sequence[str],
+    settings: Settings | None = None,
+    *,
+    deterministic: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    keep: Path | None = None,
+) -> Vectors:
+    """One vector per text, learnt on all of them, in an order shuffled by the seed.
+
+    Args:
+        texts: split into words by `imdb.normalise` and blanks.
+        settings: of the algorithm.
+        deterministic: one worker, and the same bytes on the same machine whatever PYTHONHASHSEED; otherwise
+            threads race, and vectors differ from run to run.
+        workers: threads; all cores by default.
+        progress: called after every epoch with (epochs done, epochs).
+        keep: a file of everything learnt, written after every epoch and gone on from.
+    """
+    if deterministic and workers not in (None, 1):
+        raise ValueError(f"workers is {workers}; the deterministic mode has one")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers is {workers}; expected 1 or more")
+    if not texts:
+        raise ValueError("texts is empty")
+    settings = settings or Settings()
+    doc2vec = require("gensim.models.doc2vec", extra="text")
+    arguments = asdict(settings) | {"seed": mix(settings.seed, "vectors") & 0xFFFFFFFF}
+    model = doc2vec.Doc2Vec(
+        dm=0,
+        dbow_words=1,
+        workers=1 if deterministic else workers or os.cpu_count() or 1,
+        hashfxn=_stable_hash,
+        **arguments,
+    )
+    corpus = _Corpus(texts, settings.seed, doc2vec.TaggedDocument)
+    model.build_vocab(corpus)
+    rates = np.linspace(settings.alpha, settings.min_alpha, settings.epochs + 1).tolist()
+    begun = 0 if keep is None else _restore(model, keep)
+    for epoch in range(begun, settings.epochs):
+        model.train(
+            corpus,
+            total_examples=model.corpus_count,
+            epochs=1,
+            start_alpha=rates[epoch],
+            end_alpha=rates[epoch + 1],
+        )
+        if keep is not None and epoch + 1 < settings.epochs:
+            _save(model, keep, epoch + 1)
+        if progress is not None:
+            progress(epoch + 1, settings.epochs)
+    vectors: Vectors = np.array(model.dv.vectors, dtype=np.float32)
+    return vectors
+
+
+def _learnt(model: Any) -> dict[str, NDArray[Any]]:
+    """All that training changes, apart from the random state."""
+    held = {"words": model.wv.vectors, "documents": model.dv.vectors}
+    return held | {name: getattr(model, name) for name in ("syn1", "syn1neg") if hasattr(model, name)}
+
+
+def _save(model: Any, file: Path, epochs: int) -> None:
+    _, keys, place, has_gauss, gauss = model.random.get_state()
+    meta = {"epochs": epochs, "random": [int(place), int(has_gauss), float(gauss)]}
+    sealed.write(file, meta, random=keys, **_learnt(model))
+
+
+def _restore(model: Any, file: Path) -> int:
+    """Put back what `_save` kept; the epochs it had, 0 where there is nothing that fits."""
+    try:
+        meta, arrays = sealed.read(file)
+    except DataError:  # not there, or broken
+        return 0
+    learnt = _learnt(model)
+    if any(name not in arrays or arrays[name].shape != array.shape for name, array in learnt.items()):
+        return 0
+    for name, array in learnt.items():
+        array[...] = arrays[name]
+    model.random.set_state(("MT19937", arrays["random"], *meta["random"]))
+    return int(meta["epochs"])
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    """Shuffled texts as gensim wants them, split anew in every pass: 25 million words are not kept."""
+
+    texts: Sequence[str]
+    seed: int
+    tagged: Callable[[list[str], list[int]], Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        for i in numpy_generator(self.seed, "vectors/order").permutation(len(self.texts)).tolist():
+            yield self.tagged(imdb.normalise(self.texts[i]).split(), [i])
+
+
+def _stable_hash(word: str) -> int:
+    return zlib.crc32(word.encode("utf-8", "surrogatepass"))
+
+
+def _key(texts: Sequence[str], settings: Settings, deterministic: bool) -> str:
+    whole = hashlib.sha256(f"{settings} {deterministic}\n".encode())
+    for text in texts:
+        raw = text.encode("utf-8", "surrogatepass")
+        whole.update(f"{len(raw)}:".encode() + raw)
+    return whole.hexdigest()[:32]
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise DataError(f"{folder}: vectors cannot be kept there: {error.strerror or error}") from error
+
+
+def _cached(file: Path, shape: tuple[int, int]) -> Vectors | None:
+    """What was learnt before; a file that is broken counts as absent and will be replaced."""
+    if not file.is_file():
+        return None
+    try:
+        vectors = sealed.read(file)[1].get("vectors")
+    except DataError:
+        return None
+    if vectors is None or vectors.shape != shape or vectors.dtype != np.float32:
+        return None
+    return vectors

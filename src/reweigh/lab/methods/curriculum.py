@@ -1,0 +1,136 @@
+"""Curriculum learning (Bengio 2009): easy examples first, class by class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from reweigh.checks import number, one_of
+from reweigh.lab.batches import Batch, Shuffled
+from reweigh.lab.methods.protocol import Context
+from reweigh.lab.methods.teaching import Teaching, alike, counts_for, row_losses
+from reweigh.noise.arrays import read_array
+from reweigh.streams import generator
+
+
+class Curriculum(Teaching):
+    """Cross entropy on the easiest examples of every class, of which more and more are in.
+
+    The fraction g grows from `start` to `end` over the first `until` of training, epoch by epoch:
+
+        linear         start + (end - start) t / until
+        exponential    start (end / start)^(t / until)
+        step           start, from `until` on end
+
+    With `end` below 1 the hardest examples, among which wrong labels collect, never come in.
+
+    Args:
+        file: a .npy of (N,) difficulties, in the order of the training part; larger is harder.
+        hash: how the file's sha256 must begin.
+        start, end: in (0, 1], start <= end; start = 1 is plain cross entropy.
+        until: in (0, 1].
+        pacing: linear, exponential or step.
+    """
+
+    capture_key = alike  # the order of the batches is all that changes
+
+    def __init__(
+        self,
+        context: Context,
+        file: str,
+        hash: str | None = None,
+        start: float = 0.3,
+        until: float = 0.5,
+        end: float = 1.0,
+        pacing: str = "linear",
+    ) -> None:
+        super().__init__(context)
+        order = context.batches.order
+        if not isinstance(order, Shuffled):
+            raise ValueError(f"Curriculum has an order of its own: sampler must be 'shuffled', not {order}")
+        difficulty = read_array(file, (len(context.labels),), hash=hash)
+        fraction = fraction_at(start, until, end, pacing)
+        context.batches.order = Paced(
+            difficulty, context.labels, order.batch_size, order.seed, lambda step: fraction(step / context.total)
+        )
+
+    def loss(self, batch: Batch, step: int) -> Tensor:
+        return row_losses(self.net(batch.inputs), batch.target).mean()
+
+    def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
+        losses = row_losses(logits, target)
+        return counts_for(torch.ones_like(losses), losses)
+
+
+def fraction_at(start: float, until: float, end: float, pacing: str) -> Callable[[float], float]:
+    """Time in [0, 1] -> the fraction of examples that are in.
+
+    >>> [round(fraction_at(0.2, 0.5, 0.8, kind)(0.25), 3) for kind in ("linear", "exponential", "step")]
+    [0.5, 0.4, 0.2]
+    """
+    kind = one_of("linear", "exponential", "step")("Curriculum's pacing", pacing)
+    last: float = number(0, 1, above=True)("Curriculum's end", end)
+    first: float = number(0, last, above=True)("Curriculum's start", start)
+    span: float = number(0, 1, above=True)("Curriculum's until", until)
+
+    def fraction(time: float) -> float:
+        if time >= span:
+            return last
+        if kind == "step":
+            return first
+        passed = time / span
+        return first + (last - first) * passed if kind == "linear" else first * (last / first) ** passed
+
+    return fraction
+
+
+class Paced:
+    """Every epoch in a new random order of the examples that are in, again from its beginning when it is used up.
+
+    An epoch has as many batches as one of all examples. With every example in it is `Shuffled`, draw for draw.
+
+    Args:
+        difficulty: (N,), larger is harder.
+        labels: (N,), so that every class is paced by itself and none is lost.
+        batch_size: examples per step.
+        seed: of the run; the stream is "order".
+        fraction: step -> in (0, 1]; asked at the first step of every epoch.
+    """
+
+    def __init__(
+        self,
+        difficulty: NDArray[np.float64],
+        labels: NDArray[np.int64],
+        batch_size: int,
+        seed: int,
+        fraction: Callable[[int], float],
+    ) -> None:
+        self.batch_size, self.seed, self.fraction = batch_size, seed, fraction
+        self.rank = np.empty(len(labels), np.int64)  # within the class, easiest first
+        self.size = np.empty(len(labels), np.int64)
+        for label in np.unique(labels):
+            members = np.flatnonzero(labels == label)
+            self.rank[members[np.argsort(difficulty[members], kind="stable")]] = np.arange(len(members))
+            self.size[members] = len(members)
+
+    def visible(self, step: int) -> NDArray[np.bool_]:
+        """(N,) which examples are in; at least one of every class."""
+        allowed = np.maximum(1, np.ceil(self.fraction(step) * self.size - 1e-9))
+        return np.asarray(self.rank < allowed)
+
+    def __call__(self, steps: range) -> Tensor:
+        """(len(steps), batch_size) indices."""
+        n = len(self.rank)
+        per_epoch = max(1, n // self.batch_size)
+        rows = []
+        for epoch, group in groupby(steps, key=lambda step: step // per_epoch):
+            permutation = torch.randperm(n, generator=generator(self.seed, "order", epoch))
+            permutation = permutation[torch.from_numpy(self.visible(epoch * per_epoch))[permutation]]
+            first = torch.tensor([step % per_epoch for step in group]) * self.batch_size
+            rows.append(permutation[(first[:, None] + torch.arange(self.batch_size)) % len(permutation)])
+        return torch.cat(rows) if rows else torch.empty(0, self.batch_size, dtype=torch.int64)

@@ -1,0 +1,113 @@
+"""D2L (Ma 2018): trust the labels less once the features' dimension begins to grow."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from reweigh.checks import integer
+from reweigh.lab.batches import Batch
+from reweigh.lab.methods.cell import Number
+from reweigh.lab.methods.lid import intrinsic_dimension, turns
+from reweigh.lab.methods.protocol import Context
+from reweigh.lab.methods.teaching import Teaching, alike, evaluating, snapshot, starting_epoch
+from reweigh.lab.nets import Net
+from reweigh.losses.smoothing import bootstrapped
+from reweigh.margin import at_least_float32
+from reweigh.streams import generator
+
+_BATCHES, _SIZE = 10, 128
+
+
+class D2L(Teaching):
+    """Hard bootstrapping with β = α_i, which falls after the turning point: α_i = exp(-(i / epochs) LID_i / min LID).
+
+    At the start of every epoch i, LID_i is the mean local intrinsic dimension of the penultimate features of 1,280
+    training images in 10 batches, in evaluation mode and without augmentation. Before the turning point α = 1, which
+    is cross entropy. When it comes, the net goes back to its weights of one epoch before; the optimiser's momentum
+    does not, as published.
+
+    The minimum counts the untrained net, as published: where that has features of few dimensions, α falls at once and
+    the net is taught by little but its own predictions. A ResNet-44 on tin100 fell to chance (docs/results.md), which
+    this may be the reason of; its α was not recorded.
+
+    Args:
+        start: epochs (plus `window`) before a turning point can come; published are 40 for CIFAR-10, 60 for CIFAR-100.
+        window: epochs whose mean and deviation LID_i is compared with.
+        k: neighbours.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("dimensions", "turned", "alpha", "previous")
+    capture_key = alike
+
+    def __init__(self, context: Context, start: int = 40, window: int = 5, k: int = 20) -> None:
+        super().__init__(context)
+        if not isinstance(context.net, Net):
+            raise TypeError(f"D2L needs a net with features, not {type(context.net).__name__}")
+        self.body = context.net
+        self.window: int = integer(2)("D2L's window", window)
+        first = integer(0)("D2L's start", start) + self.window
+        self.start = starting_epoch(context, "D2L's start with its window", first) - self.window
+        self.k: int = integer(1, _SIZE - 1)("D2L's k", k)
+        if len(context.labels) <= self.k:
+            raise ValueError(f"D2L's k is {k}, which needs more than {k} training examples, not {len(context.labels)}")
+        self.dimensions: list[float] = []
+        self.turned = False
+        self.alpha = 1.0
+        self.beta = Number(context.device)
+        self.previous: dict[str, Tensor] | None = None
+
+    def prepare(self, step: int, size: int) -> None:
+        self.beta.set(self.alpha)
+
+    def loss(self, batch: Batch, step: int) -> Tensor:
+        if not self.dimensions:
+            self.begin(0)
+        logits = at_least_float32(self.net(batch.inputs))
+        beta = cast(Any, self.beta.set(self.alpha))  # a number, in a tensor
+        return bootstrapped(logits, batch.target, beta).mean()
+
+    def epoch_end(self, epoch: int) -> None:
+        if (epoch + 1) * self.context.epoch < self.context.total:  # the last epoch has none after it to go back for
+            self.begin(epoch + 1)
+
+    def begin(self, epoch: int) -> None:
+        """What happens at the start of an epoch."""
+        self.dimensions.append(self.dimension(epoch))
+        if not self.turned and self.previous is not None and turns(self.dimensions, self.start, self.window):
+            self.turned = True
+            self.net.load_state_dict(self.previous)
+        if self.turned:
+            progress = epoch * self.context.epoch / self.context.total
+            self.alpha = trust(progress, self.dimensions)
+        self.previous = None if self.turned else snapshot(self.net)
+
+    def dimension(self, epoch: int) -> float:
+        """The mean LID of a fresh sample of training images."""
+        images = self.sample(epoch)
+        # without autocast, under which the first epoch begins and no other does
+        with evaluating(self.net), torch.autocast(images.device.type, enabled=False):
+            found = [
+                intrinsic_dimension(self.body.features(part), self.k)
+                for part in torch.split(images, _SIZE)
+                if len(part) > self.k
+            ]
+        return torch.cat(found).mean().item()
+
+    def sample(self, epoch: int) -> Tensor:
+        """Up to 1,280 random training inputs in random order, unaugmented."""
+        size = len(self.context.labels)
+        chosen = torch.randperm(size, generator=generator(self.context.seed, "lid", epoch))[: _BATCHES * _SIZE]
+        return torch.cat([batch.inputs for batch in self.context.batches.evaluation(rows=chosen)])
+
+
+def trust(progress: float, dimensions: list[float]) -> float:
+    """α = exp(-progress · LID_i / min_j LID_j).
+
+    >>> round(trust(1 / 3, [5.0, 4.0, 4.0]), 2)
+    0.72
+    """
+    return math.exp(-progress * dimensions[-1] / min(dimensions))

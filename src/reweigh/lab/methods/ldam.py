@@ -1,0 +1,118 @@
+"""LDAM with deferred re-weighting (Cao 2019), and the cosine head it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from reweigh.checks import number
+from reweigh.lab.batches import Batch
+from reweigh.lab.methods.class_balanced import class_weights
+from reweigh.lab.methods.protocol import Context
+from reweigh.lab.methods.teaching import Teaching, counts_for, row_losses, starting_epoch
+from reweigh.lab.nets import Net
+from reweigh.losses.prior import checked_counts
+from reweigh.margin import at_least_float32
+from reweigh.streams import generator
+
+
+class CosineLinear(nn.Linear):
+    """Logits s cos(h, w_c): features and class vectors normalised, no bias.
+
+    Args:
+        in_features, out_features: as in `nn.Linear`.
+        scale: s.
+    """
+
+    def __init__(self, in_features: int, out_features: int, scale: float = 30.0) -> None:
+        super().__init__(in_features, out_features, bias=False)
+        self.scale = scale
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.scale * functional.linear(functional.normalize(input), functional.normalize(self.weight))
+
+
+def margins(class_counts: npt.ArrayLike, max_margin: float = 0.5) -> Tensor:
+    """(C,) m_j = max_margin (n_min / n_j)^(1/4), the rarest class having the largest; 0 for a class without examples.
+
+    >>> margins([16, 1], 0.5)
+    tensor([0.2500, 0.5000], dtype=torch.float64)
+    """
+    counts = torch.from_numpy(checked_counts("LDAM", class_counts))
+    least = counts[counts > 0].min()
+    return torch.where(counts > 0, max_margin * (least / counts.clamp_min(1)) ** 0.25, 0.0)
+
+
+class LDAM(Teaching):
+    """Cross entropy of s (cos θ - m_y e_y); from epoch `drw_at` on with class-balanced weights.
+
+    The net's classifier is replaced by a cosine head whose logits are s cos θ. In terms of p = softmax(s cos θ)_y it is
+    a weighting with m = 1 / (1 - p (1 - e^(-s m_y))).
+
+    Args:
+        max_margin: the margin of the rarest class.
+        scale: s.
+        drw_at: the epoch, from 0, from which classes are re-weighted; published is 160 of 200; None never.
+        beta: of those weights.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        max_margin: float = 0.5,
+        scale: float = 30.0,
+        drw_at: int | None = None,
+        beta: float = 0.9999,
+    ) -> None:
+        super().__init__(context)
+        if not isinstance(context.net, Net):
+            raise TypeError(f"LDAM needs a net with a classifier, not {type(context.net).__name__}")
+        counts = np.bincount(context.labels, minlength=context.num_classes)
+        self.scale: float = number(0, above=True)("LDAM's scale", scale)
+        self.shift = self.scale * margins(counts, number(0)("LDAM's max_margin", max_margin))
+        self.shift = self.shift.to(context.device, torch.float32)
+        self.drw_at: int | None = None if drw_at is None else starting_epoch(context, "LDAM's drw_at", drw_at)
+        self.c = class_weights(counts, beta).to(context.device, torch.float32)
+        old = context.net.classifier
+        with torch.device("meta"):  # torch's own values would be draws from its global generator
+            head = CosineLinear(old.in_features, old.out_features, self.scale)
+        head = head.to_empty(device="cpu")
+        with torch.no_grad():
+            head.weight.copy_(torch.randn(head.weight.shape, generator=generator(context.seed, "cosine head")))
+        context.net.fc = head.to(context.device)
+
+    def capture_key(self, step: int) -> Hashable:
+        return self.reweighted(step)
+
+    def loss(self, batch: Batch, step: int) -> Tensor:
+        losses = self.losses(self.net(batch.inputs), batch.target)
+        if self.reweighted(step):
+            losses = self.c[batch.target] * losses
+        return losses.mean()
+
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
+        """(B,) cross entropies with the margin taken off the target's logit."""
+        own = target[:, None] == torch.arange(logits.shape[1], device=target.device)
+        return row_losses(at_least_float32(logits) - own * self.shift[target, None], target)
+
+    def reweighted(self, step: int) -> bool:
+        return self.drw_at is not None and step // self.context.epoch >= self.drw_at
+
+    def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
+        losses = row_losses(logits, target)
+        factor = weighting_factor((-losses).exp(), self.shift[target])
+        return counts_for(factor * self.c[target] if self.reweighted(step) else factor, losses)
+
+
+def weighting_factor(p: Tensor, shift: Tensor) -> Tensor:
+    """m(p) = 1 / (1 - p (1 - e^(-s m_y))): LDAM's gradient is m times that of cross entropy.
+
+    >>> weighting_factor(torch.tensor([0.0, 1.0]), torch.tensor([4.0, 4.0]).log())
+    tensor([1., 4.])
+    """
+    return 1 / (1 + p * (-shift).expm1())

@@ -1,0 +1,77 @@
+"""Truncated GCE with pruning (Zhang & Sabuncu 2018)."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from reweigh.checks import integer, number
+from reweigh.lab.batches import Batch
+from reweigh.lab.methods.protocol import Context
+from reweigh.lab.methods.teaching import Teaching, alike, counts_for, logits_of, row_losses, snapshot, starting_epoch
+
+
+class PrunedGCE(Teaching):
+    """GCE on the examples with v = 1, where v = 1[p > k] is decided anew for the whole training set now and then.
+
+    The objective is Σ v (l_q(p) - l_q(k)), its gradient v p^q g. From epoch `start` on, every `every` epochs, all
+    training images pass unaugmented and in evaluation mode through the best model so far by accuracy on the trusted
+    examples, or through the present one where the run has none. The model that is being trained is never replaced.
+    A decision that would prune everything is not taken.
+
+    Args:
+        q: of GCE.
+        k: threshold on p.
+        start: epochs before the first pruning.
+        every: epochs between prunings.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("kept_examples", "best", "best_accuracy")
+    capture_key = alike
+
+    def __init__(self, context: Context, q: float = 0.7, k: float = 0.5, start: int = 40, every: int = 10) -> None:
+        super().__init__(context)
+        self.q: float = number(0)("PrunedGCE's q", q)
+        self.k: float = number(0, 1, below=True)("PrunedGCE's k", k)
+        self.start = starting_epoch(context, "PrunedGCE's start", start)
+        self.every: int = integer(1)("PrunedGCE's every", every)
+        self.kept_examples = torch.ones(len(context.labels), dtype=torch.bool, device=context.device)
+        self.best: dict[str, Tensor] | None = None
+        self.best_accuracy = -1.0
+
+    def loss(self, batch: Batch, step: int) -> Tensor:
+        losses = row_losses(self.net(batch.inputs), batch.target)
+        # p^q as a constant factor: the composed derivative would contain p^(q - 1)
+        return (self.v(losses.detach(), batch.index) * losses).mean()
+
+    def v(self, losses: Tensor, index: Tensor) -> Tensor:
+        return self.kept_examples[index] * (-self.q * losses).exp()
+
+    def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
+        losses = row_losses(logits, target)
+        return counts_for(self.v(losses, index), losses)
+
+    def epoch_end(self, epoch: int) -> None:
+        if self.context.trusted is not None:
+            logits, target, _ = logits_of(self.net, self.context.trusted.evaluation())
+            accuracy = (logits.argmax(1) == target).double().mean().item()
+            if accuracy > self.best_accuracy:
+                self.best, self.best_accuracy = snapshot(self.net), accuracy
+        since = epoch + 1 - self.start
+        if since >= 0 and since % self.every == 0:
+            self.prune()
+
+    def prune(self) -> None:
+        """Decide for every training example whether it counts."""
+        net = self.net
+        if self.best is not None:
+            net = deepcopy(net)
+            net.load_state_dict(self.best)
+        logits, target, index = logits_of(net, self.context.batches.evaluation())
+        chosen = torch.zeros_like(self.kept_examples)
+        chosen[index] = (-row_losses(logits, target)).exp() > self.k
+        if chosen.any():
+            self.kept_examples.copy_(chosen)

@@ -1,0 +1,166 @@
+"""Nets by name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from reweigh.lab.nets.bn_inception import BNInception
+from reweigh.lab.nets.cae import CAENet
+from reweigh.lab.nets.cifarnet import CifarNet
+from reweigh.lab.nets.cnn9 import CNN9
+from reweigh.lab.nets.drsa import DRSANet
+from reweigh.lab.nets.googlenet_v1 import GoogLeNetV1
+from reweigh.lab.nets.googlenet_v1_cifar import GoogLeNetV1Cifar
+from reweigh.lab.nets.mlp import MLP, IMDBNet
+from reweigh.lab.nets.net import Net
+from reweigh.lab.nets.preact import preact_resnet18, wrn_56_10
+from reweigh.lab.nets.resnet import resnet10_thin, resnet18, resnet34, resnet50
+from reweigh.lab.nets.resnet_cifar import resnet_cifar
+
+SIDES = (8, 16, 32, 64, 128, 224)  # of images: those that an error names where a net can read them
+
+# Each takes (num_classes, dropout) and reads RGB images.
+IMAGE_NETS: dict[str, Callable[..., Net]] = {
+    **{f"resnet{depth}": partial(resnet_cifar, depth) for depth in (20, 32, 44, 56)},
+    **{f"resnet{depth}-projection": partial(resnet_cifar, depth, shortcut="projection") for depth in (20, 32, 44, 56)},
+    "resnet10-thin": resnet10_thin,
+    "resnet18": resnet18,
+    "resnet34": resnet34,
+    "resnet50": resnet50,
+    "preact-resnet18": preact_resnet18,
+    "wrn-56-10": wrn_56_10,
+    "googlenet-v1": GoogLeNetV1,
+    "googlenet-v1-cifar": GoogLeNetV1Cifar,
+    "bn-inception": BNInception,
+    "cifarnet": CifarNet,
+    "cnn9": CNN9,
+}
+
+
+def names() -> tuple[str, ...]:
+    """Every name `build` knows; `mlp-256-256` stands for any hidden widths, and `cae-` and `drsa-` go before any net.
+
+    That is, `cae-` any net that has a name of its own, `drsa-` (`drsa3-` for three parts) a ResNet or BN-Inception.
+    """
+    return (*IMAGE_NETS, "imdb", "linear", "mlp-256-256", "cae-resnet20", "drsa-resnet20")
+
+
+def build(
+    name: str,
+    num_classes: int,
+    in_features: int | None = None,
+    *,
+    generator: torch.Generator,
+    dropout: float = 0.0,
+) -> Net:
+    """The net of that name, on the CPU, with initial values drawn from `generator` alone.
+
+    Torch's global random state is neither read nor changed: the net is laid out without memory first, and
+    filled afterwards. Equal generators give equal bytes.
+
+    Args:
+        name: one of `names()`, e.g. "resnet44-projection", "bn-inception", "mlp-128-64".
+        num_classes: C, 1 or more.
+        in_features: numbers per example, for "linear", "mlp-..." and "imdb" (there 100 if not given); image
+            nets read three channels and take none.
+        generator: a CPU generator; advanced.
+        dropout: probability of dropping a feature before the classifier, 0 <= dropout < 1.
+
+    >>> net = build("imdb", 2, generator=torch.Generator().manual_seed(0))
+    >>> sum(parameter.numel() for parameter in net.parameters())
+    826
+    >>> build("resnet65", 10, generator=torch.Generator())
+    Traceback (most recent call last):
+        ...
+    ValueError: no net is called 'resnet65'; the nearest names are resnet56, resnet50, resnet44
+
+    Raises:
+        MemoryError: there is no room for such a net.
+    """
+    if num_classes < 1:
+        raise ValueError(f"num_classes must be 1 or more, not {num_classes}")
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")
+    try:
+        with torch.device("meta"):
+            net = _layout(name, num_classes, in_features, dropout)
+        net.to_empty(device="cpu")
+    except RuntimeError as error:  # torch's for a size that it cannot allocate, or not even count
+        raise MemoryError(f"net {name!r} is too large") from error
+    net.initialise(generator)
+    return net
+
+
+def check_reads(net: Net, name: str, shape: tuple[int, ...]) -> None:
+    """Refuse inputs that a net cannot read, by letting it read one of zeros.
+
+    Args:
+        net: on its device; left as it is.
+        name: what it is called.
+        shape: of one input, (C, H, W) or (F,).
+
+    >>> net = build("cifarnet", 10, generator=torch.Generator())
+    >>> check_reads(net, "cifarnet", (3, 64, 48))
+    Traceback (most recent call last):
+        ...
+    ValueError: net 'cifarnet' cannot read images of 3x64x48 (channels x height x width); it can read 3x32x32
+    """
+    error = _refusal(net, shape)
+    if error is None:
+        return
+    if len(shape) != 3:
+        raise error
+    told = f"net {name!r} cannot read images of {'x'.join(map(str, shape))} (channels x height x width)"
+    if shape[0] != 3:
+        raise ValueError(f"{told}; expected 3 channels") from error
+    read = [f"3x{side}x{side}" for side in SIDES if _refusal(net, (3, side, side)) is None]
+    why = f"; it can read {', '.join(read)}" if read else f": {str(error).partition(chr(10))[0]}"
+    raise ValueError(f"{told}{why}") from error
+
+
+@torch.no_grad()
+def _refusal(net: Net, shape: tuple[int, ...]) -> RuntimeError | None:
+    """What torch says against an input of that shape, running out of memory apart, which is another story."""
+    was_training, was_trying = net.training, torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False  # not worth a trial of algorithms
+    try:
+        net.eval()(torch.zeros(1, *shape, device=net.classifier.weight.device))
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        return error
+    finally:
+        net.train(was_training)
+        torch.backends.cudnn.benchmark = was_trying
+    return None
+
+
+def _layout(name: str, num_classes: int, in_features: int | None, dropout: float) -> Net:
+    if video := re.fullmatch(r"(cae|drsa([1-9]\d?)?)-(?!cae-|drsa)(.+)", name):
+        kind, parts, body = video.groups()
+        inner = _layout(body, num_classes, in_features, 0.0)
+        if kind == "cae":
+            return CAENet(inner, num_classes, dropout=dropout)
+        return DRSANet(inner, num_classes, parts=int(parts or 6), dropout=dropout)
+    if name in IMAGE_NETS:
+        if in_features is not None:
+            raise ValueError(f"net {name!r} reads RGB images, not vectors of {in_features} features")
+        return IMAGE_NETS[name](num_classes=num_classes, dropout=dropout)
+    if name == "imdb":
+        return IMDBNet(100 if in_features is None else in_features, num_classes, dropout=dropout)
+    if name != "linear" and not re.fullmatch(r"mlp(-[1-9]\d*)+", name):
+        near = difflib.get_close_matches(name, names(), n=3, cutoff=0.0)
+        widths = " (mlp-<width>[-<width>...]: any hidden widths from 1)" if "mlp-256-256" in near else ""
+        raise ValueError(f"no net is called {name!r}; the nearest names are {', '.join(near)}{widths}")
+    if in_features is None or in_features < 1:
+        raise ValueError(f"net {name!r} reads feature vectors and needs in_features, not {in_features}")
+    hidden = [int(width) for width in name.split("-")[1:]]
+    if max(hidden, default=0) > sys.maxsize:
+        raise MemoryError(f"net {name!r} is too large")
+    return MLP(in_features, hidden, num_classes, dropout=dropout)

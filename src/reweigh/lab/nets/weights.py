@@ -1,0 +1,102 @@
+"""Weights from a local file: safetensors, or a state dict that `torch.load(weights_only=True)` accepts."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterable
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from reweigh.errors import DataError
+from reweigh.lab.nets.net import Net
+
+COUNTER = "num_batches_tracked"
+"""A buffer that batch norm gained after many published files were written; it may be absent."""
+
+
+def load_weights(net: Net, path: str | os.PathLike[str], *, replace_classifier: bool = False) -> None:
+    """Copy the weights of a file into `net`; names and shapes must agree, or nothing is changed.
+
+    A classifier called `last_linear` in the file is read as `fc`.
+
+    Args:
+        net: filled in place.
+        path: a `.safetensors` file, or a state dict saved by torch (plain, or under the key `state_dict`).
+        replace_classifier: keep the net's own classifier where the file's has another number of classes or is
+            absent.
+
+    Raises:
+        DataError: the file is missing or unreadable, or names or shapes differ (all are listed).
+    """
+    path = Path(path)
+    given = {_own_name(name): tensor for name, tensor in read_weights(path).items()}
+    wanted = net.state_dict()
+    classes = given["fc.weight"].shape[0] if "fc.weight" in given else None
+    if replace_classifier and classes != net.classifier.out_features:
+        given |= {name: tensor for name, tensor in wanted.items() if name.startswith("fc.")}
+    for name, tensor in wanted.items():
+        if name.endswith(COUNTER):
+            given.setdefault(name, torch.zeros_like(tensor))
+
+    problems = [
+        *_listed("missing", (name for name in wanted if name not in given)),
+        *_listed("unexpected", (name for name in given if name not in wanted)),
+        *_listed(
+            "of another shape",
+            (
+                f"{name} {tuple(given[name].shape)} for {tuple(tensor.shape)}"
+                for name, tensor in wanted.items()
+                if name in given and given[name].shape != tensor.shape
+            ),
+        ),
+    ]
+    if problems:
+        hint = ""
+        if not replace_classifier and classes not in (None, net.classifier.out_features):
+            hint = (
+                f" (the file has {classes} classes, the net {net.classifier.out_features}: "
+                "replace_classifier=True keeps the net's own classifier)"
+            )
+        raise DataError(f"{path} does not fit {type(net).__name__}: {'; '.join(problems)}{hint}")
+    net.load_state_dict(given)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Name -> tensor on the CPU, read without executing anything the file may hold."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; weights are read from a local file, never fetched")
+    content: object
+    try:
+        if path.suffix == ".safetensors":
+            content = safetensors.torch.load_file(path)
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except (safetensors.SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise DataError(f"{path} is not a safetensors file or a torch state dict: {reason}") from error
+    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
+        content = content["state_dict"]
+    if not isinstance(content, dict):
+        raise DataError(f"{path} holds a {type(content).__name__}, not a state dict (name -> tensor)")
+    for name, tensor in content.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            raise DataError(f"{path}: entry {name!r} is a {type(tensor).__name__}, not a tensor with a name")
+    return dict(content)
+
+
+def _own_name(name: str) -> str:
+    head, dot, rest = name.partition(".")
+    return f"fc{dot}{rest}" if head == "last_linear" else name
+
+
+def _listed(what: str, names: Iterable[str]) -> list[str]:
+    found = list(names)
+    if not found:
+        return []
+    more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+    return [f"{what}: {', '.join(found[:8])}{more}"]

@@ -1,0 +1,209 @@
+"""A trained model on new inputs: the same reading, normalising and cropping as when it was evaluated in training.
+
+predictions = predict("runs/.../model", "holiday-photos/")
+[predictions.class_names[k] for k in predictions.classes]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from reweigh.errors import DataError
+from reweigh.lab.data import npz
+from reweigh.lab.data.dataset import Dataset, Inputs, Part
+from reweigh.lab.data.folder import files_below
+from reweigh.lab.data.registry import TABLES
+from reweigh.lab.data.source.columns import read, require_columns
+from reweigh.lab.data.source.images import Files
+from reweigh.lab.data.source.text import read_lines
+from reweigh.lab.data.table import standardise
+from reweigh.lab.run.machine import autocast_of, device_of
+from reweigh.lab.run.material import Material, readable
+from reweigh.lab.run.parts import batches_of
+from reweigh.lab.spec import Run
+from reweigh.lab.spec.checks import height_and_width
+from reweigh.lab.train.model import Card, load_model
+
+BATCH = 256
+
+
+class Predictions(NamedTuple):
+    """What a model says of N examples.
+
+    Attributes:
+        examples: N names: files relative to their folder, or rows counted from 1.
+        classes: (N,) int64, the most probable class.
+        probabilities: (N, C) float64.
+        class_names: class id -> name.
+        empty: where a text is empty, such as "line 3": what is predicted there is what the model says of nothing.
+    """
+
+    examples: tuple[str, ...]
+    classes: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    class_names: tuple[str, ...]
+    empty: tuple[str, ...] = ()
+
+    @property
+    def p(self) -> NDArray[np.float64]:
+        """(N,), the probability of the predicted class."""
+        best: NDArray[np.float64] = self.probabilities.max(axis=1)
+        return best
+
+
+def predict(
+    model: str | os.PathLike[str],
+    inputs: str | os.PathLike[str],
+    which: Literal["final", "best"] = "final",
+    *,
+    device: str = "auto",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Predictions:
+    """Classes and probabilities for what lies at `inputs`.
+
+    Args:
+        model: the folder of a model.
+        inputs: a folder of images, at any depth, or one image; an `.npz` with one array of images or features; a
+            `.csv`, `.tsv` or `.parquet` table with the columns the model was trained on, in any order and among
+            others; for a model of texts also a `.txt` with one text per line. A text that is empty keeps its place,
+            and the result names it; empty lines at the end of a `.txt`, and in a table, are passed over. For a model
+            of a table, the features of an `.npz` are that table's numbers, column by column in the order of training:
+            they are standardised as the table's were.
+        which: the final model, or the best where it was kept.
+        device: where to compute; "auto" is a GPU where there is one.
+        progress: called with (examples done, examples).
+
+    Raises:
+        DataError: the model or an input cannot be read, or does not fit the model, or the model's training diverged;
+            the message says what.
+    """
+    net, card = load_model(model, which)
+    run = card.run or Run(data="inputs", net=card.net, weighting="CCE")  # says no more than the card does
+    place = device_of(replace(run, device=device))
+    examples, part, empty = _read(Path(inputs), card, run)
+    part = readable(Dataset("inputs", part, part, card.class_names), run).train
+    _check_shape(Path(inputs), part, card)
+    material = Material(Dataset("inputs", part, part, card.class_names), part, None, None, None, card.normalisation, "")
+    batches = batches_of(run, part, material, place, order=None)
+    net, autocast = net.to(place), autocast_of(run, place)
+    rows: list[torch.Tensor] = []
+    with torch.no_grad():
+        for batch in batches.evaluation(BATCH):
+            with autocast():
+                logits = net(batch.inputs)
+            rows.append(logits.double().softmax(1).cpu())
+            progress(sum(map(len, rows)), len(part))
+    probabilities = torch.cat(rows).numpy()
+    if not np.isfinite(probabilities).all():  # weights can be finite and yet too large
+        raise DataError(
+            f"{model}: its outputs are not finite: training diverged, or {inputs} has far too large numbers"
+        )
+    return Predictions(examples, probabilities.argmax(axis=1), probabilities, card.class_names, empty)
+
+
+def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part, tuple[str, ...]]:
+    """The names of the examples, the examples, as a loader of training data would give them, and where texts lack."""
+    inputs: Inputs
+    empty: tuple[str, ...] = ()
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        inputs = _array(path, card)
+    elif (suffix in TABLES or suffix == ".txt") and _reads_text(run):
+        inputs, empty = _texts(path, run)
+    elif suffix in TABLES or suffix == ".txt":
+        inputs = _columns(path, card)
+    else:
+        files = _files(path)
+        inputs = files if card.kind == "files" else files.array(_image_size(path, card, run))
+        if card.kind == "files":
+            files.check()
+        return files.names, _part(path, inputs), empty
+    return tuple(str(i + 1) for i in range(len(inputs))), _part(path, inputs), empty
+
+
+def _part(path: Path, inputs: Inputs) -> Part:
+    if not len(inputs):
+        raise DataError(f"{path}: there is nothing to predict: no examples")
+    try:
+        return Part(inputs, np.zeros(len(inputs), dtype=np.int64))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _files(path: Path) -> Files:
+    if path.is_file():
+        return Files(path.parent, (path.name,))
+    if not path.is_dir():
+        raise DataError(f"{path}: no such file or folder")
+    names = tuple(files_below(path, path))
+    if not names:
+        raise DataError(f"{path}: no images in this folder")
+    return Files(path, names)
+
+
+def _image_size(path: Path, card: Card, run: Run) -> tuple[int, int]:
+    if card.kind == "images":
+        return card.shape[1], card.shape[2]
+    if run.image_size is not None:
+        return height_and_width(run.image_size)
+    raise DataError(f"{path}: images, but the model reads {card.shape[0]} features; expected a table or an .npz")
+
+
+def _array(path: Path, card: Card) -> Inputs:
+    """The one array of inputs in a file; arrays of labels and class names beside it are passed over."""
+    arrays = npz.read(path)
+    known = {name for keys in npz.KEYS for name in (keys[0], keys[2])}
+    found = [name for name in arrays if name in known] or [name for name in arrays if arrays[name].ndim > 1]
+    if len(found) != 1:
+        raise DataError(f"{path}: expected one array of inputs among {', '.join(arrays) or 'none'}, not {len(found)}")
+    array = arrays[found[0]]
+    if card.columns is not None and array.dtype.kind in "biuf" and array.shape[1:] == (len(card.columns),):
+        return standardise(array.astype(np.float64), card.columns)
+    return npz.as_inputs(array, found[0])
+
+
+def _reads_text(run: Run) -> bool:
+    return run.text_column is not None or (run.data == "imdb" and run.text_vectors == "hashed")
+
+
+def _texts(path: Path, run: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The texts, and the places of those that are empty."""
+    if path.suffix.lower() == ".txt":
+        texts = read_lines(path)
+        empty = [f"line {i + 1}" for i, text in enumerate(texts) if not text.strip()]
+    else:
+        table, column = read(path), run.text_column or "text"
+        require_columns(table, column)
+        texts = table.texts(column)
+        empty = [table.place(i) for i, text in enumerate(texts) if not text.strip()]
+    if len(empty) == len(texts):
+        raise DataError(f"{path}: there is nothing to predict: all texts are empty")
+    return tuple(texts), tuple(empty)
+
+
+def _columns(path: Path, card: Card) -> NDArray[np.float32]:
+    if card.columns is None or path.suffix.lower() == ".txt":
+        raise DataError(
+            f"{path}: {'texts' if path.suffix == '.txt' else 'a table'}, which the model was not trained on"
+        )
+    table = read(path)
+    require_columns(table, *(column.name for column in card.columns))
+    return standardise(np.column_stack([table.numbers(column.name) for column in card.columns]), card.columns)
+
+
+def _check_shape(path: Path, part: Part, card: Card) -> None:
+    shape: tuple[Any, ...] | None = part.shape
+    if shape is not None and len(shape) == 3:
+        shape = shape[2], shape[0], shape[1]
+    if part.kind != card.kind or (shape is not None and shape != card.shape):
+        here = "x".join(map(str, shape or ()))
+        there = "x".join(map(str, card.shape))
+        raise DataError(f"{path}: {part.kind} {here}, but the model reads {card.kind} {there}")

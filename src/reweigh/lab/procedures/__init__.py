@@ -1,0 +1,19 @@
+"""What takes several runs: each procedure is made of ordinary run folders and a small file that names them."""
+
+from reweigh.lab.procedures.anchor_forward import anchor_forward, anchor_matrix
+from reweigh.lab.procedures.curriculum import curriculum
+from reweigh.lab.procedures.forgetting import forgetting
+from reweigh.lab.procedures.joint_optimisation import joint_optimisation
+from reweigh.lab.procedures.journal import Account, read_journal
+from reweigh.lab.procedures.label_correction import label_correction
+
+__all__ = [
+    "Account",
+    "anchor_forward",
+    "anchor_matrix",
+    "curriculum",
+    "forgetting",
+    "joint_optimisation",
+    "label_correction",
+    "read_journal",
+]

@@ -1,0 +1,40 @@
+"""A run's record: header, rows, result; and many of them as one file."""
+
+from reweigh.lab.record.archive import Unpacked, pack, unpack
+from reweigh.lab.record.caveat import caveat
+from reweigh.lab.record.files import RecordError
+from reweigh.lab.record.header import Header, environment, read_header
+from reweigh.lab.record.record import (
+    Record,
+    Summary,
+    list_runs,
+    read_margins,
+    read_p,
+    read_result,
+    read_rows,
+    read_whole,
+    summarise,
+)
+from reweigh.lab.record.rows import History, Margins
+
+__all__ = [
+    "Header",
+    "History",
+    "Margins",
+    "Record",
+    "RecordError",
+    "Summary",
+    "Unpacked",
+    "caveat",
+    "environment",
+    "list_runs",
+    "pack",
+    "read_header",
+    "read_margins",
+    "read_p",
+    "read_result",
+    "read_rows",
+    "read_whole",
+    "summarise",
+    "unpack",
+]

@@ -1,0 +1,97 @@
+"""One example as small as a page can bear: a picture as a data URI, the beginning of a text, its unusual numbers."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from reweigh.errors import DataError
+from reweigh.lab.data.dataset import Column, Part
+from reweigh.lab.data.source.images import Files
+
+VALUES = 6  # columns of a table that are shown
+
+
+class Detail(NamedTuple):
+    """How much of an example is shown: the longer side of a picture, its JPEG quality, letters of a text."""
+
+    side: int
+    quality: int
+    letters: int
+
+
+Sketch: TypeAlias = "Callable[[int, Detail], dict[str, Any]]"
+"""(row of the part, detail) -> {"image": ...}, {"text": ...} or {"values": [[name, number], ...]}"""
+
+
+def sketcher(part: Part, columns: Sequence[Column] | None = None) -> Sketch:
+    """A function that sketches examples of a part; `columns` are those of the table it came from, if it did."""
+    inputs = part.inputs
+    if isinstance(inputs, tuple):
+        return lambda row, detail: {"text": excerpt(inputs[row], detail.letters)}
+    if isinstance(inputs, Files):
+        return lambda row, detail: _file(inputs, row, detail)
+    if inputs.ndim == 4:
+        return lambda row, detail: {"image": data_uri(inputs[row], detail)}
+    return _unusual(inputs, columns)
+
+
+def data_uri(pixels: NDArray[Any], detail: Detail) -> str:
+    """An image (H, W, C) of uint8 as a data URI: JPEG, made smaller where it is larger than `detail.side`.
+
+    Three channels or more are taken for red, green and blue; of fewer the first is shown in grey.
+    """
+    image = Image.fromarray(np.ascontiguousarray(pixels[..., :3] if pixels.shape[-1] >= 3 else pixels[..., 0]))
+    image.thumbnail((detail.side, detail.side), Image.Resampling.LANCZOS)
+    written = io.BytesIO()
+    image.save(written, "JPEG", quality=detail.quality, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(written.getvalue()).decode()}"
+
+
+def excerpt(text: str, letters: int) -> str:
+    """The beginning and the end of a text, where opinions stand, with blanks and line ends as single blanks.
+
+    >>> excerpt("one two  three four five six", 14)
+    'one two … six'
+    """
+    plain = " ".join(text.replace("<br />", " ").split())
+    if len(plain) <= letters:
+        return plain
+    half = letters // 2 + 1  # with the blank behind it or before it, if a word ends there
+    head, tail = plain[:half], plain[-half:]
+    return f"{head.rpartition(' ')[0] or head} … {tail.partition(' ')[2] or tail}"
+
+
+def _file(files: Files, row: int, detail: Detail) -> dict[str, Any]:
+    try:
+        return {"image": data_uri(files[row], detail)}
+    except DataError as error:  # somebody must look at this one above all
+        return {"text": str(error)}
+
+
+def _unusual(inputs: NDArray[Any], columns: Sequence[Column] | None) -> Sketch:
+    """The numbers that lie farthest from their column's mean, in the units of the table."""
+    centre = inputs.mean(axis=0, dtype=np.float64)
+    width = inputs.std(axis=0, dtype=np.float64)
+    width[width == 0] = 1
+
+    def sketch(row: int, detail: Detail) -> dict[str, Any]:
+        values = inputs[row].astype(np.float64)
+        chosen = np.argsort(-np.abs(values - centre) / width, kind="stable")[:VALUES]
+        named = [_named(int(k), float(values[k]), columns) for k in np.sort(chosen)]
+        return {"values": named}
+
+    return sketch
+
+
+def _named(k: int, value: float, columns: Sequence[Column] | None) -> list[Any]:
+    if columns is None:
+        return [f"feature {k}", float(f"{value:.4g}")]
+    column = columns[k]
+    return [column.name, float(f"{value * column.std + column.mean:.6g}")]

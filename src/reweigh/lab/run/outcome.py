@@ -1,0 +1,125 @@
+"""What a run leaves behind: its header, the best net on the way, its result and its model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from reweigh.lab.record import Header, Record
+from reweigh.lab.run.material import Material
+from reweigh.lab.run.parts import input_shape
+from reweigh.lab.spec import Run
+from reweigh.lab.train import checkpoint
+from reweigh.lab.train.evaluate import Seen
+from reweigh.lab.train.model import Card, save_model
+from reweigh.metrics import given_up, per_class_accuracy, reliability
+from reweigh.noise import label_hash
+
+
+def finish(run: Run, material: Material, net: nn.Module, best: Best, result: dict[str, Any], record: Record) -> None:
+    """Write the model and the result; then the checkpoints have done their duty."""
+    card = Card(
+        net=run.net,
+        class_names=material.dataset.class_names,
+        kind=material.dataset.kind,
+        shape=input_shape(material),
+        normalisation=material.normalisation,
+        columns=material.dataset.columns,
+        dropout=run.dropout,
+        run=run,
+        metrics={key: result[key] for key in ("final", "best", "holdout")},
+    )
+    save_model(record.folder / "model", net, card, best=best.net)
+    record.finish(result)
+    path = record.folder / "checkpoint.pt"
+    for spent in (path, checkpoint.previous(path)):
+        spent.unlink(missing_ok=True)
+
+
+@dataclass
+class Best:
+    """The best net so far, by validation accuracy where there is a validation part, else by test accuracy.
+
+    One that diverged is none, however well class 0 happens to do.
+    """
+
+    score: float = -math.inf
+    step: int = -1
+    net: dict[str, Tensor] | None = None
+
+    def consider(self, row: dict[str, Any], net: dict[str, Tensor]) -> None:
+        score = row.get("validation_accuracy", row.get("test_accuracy"))
+        if score is not None and score > self.score and not has_diverged(row):
+            self.score, self.step = score, row["step"]
+            self.net = {name: tensor.detach().cpu().clone() for name, tensor in net.items()}
+
+
+def finite(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with None where a number is not finite, which JSON has no word for."""
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+
+
+def has_diverged(row: dict[str, Any]) -> bool:
+    """Whether a row that is `finite` tells of a loss, or of outputs of the net, that were not.
+
+    >>> has_diverged({"step": 10, "loss": None, "p_mean": 0.5}), has_diverged({"step": 10, "loss": 2.0, "p_mean": 0.5})
+    (True, False)
+    """
+    return row.get("loss") is None or row.get("p_mean") is None
+
+
+def header_of(run: Run, material: Material) -> Header:
+    """What a record begins with."""
+    corruption = material.corruption
+    details: dict[str, Any] = {
+        "name": material.dataset.name,
+        "holdout": material.dataset.holdout,
+        "class_names": list(material.dataset.class_names),
+        "class_counts": np.bincount(material.train.labels, minlength=material.dataset.num_classes).tolist(),
+    }
+    if corruption is not None:
+        details["noise"] = {
+            "kind": corruption.kind,
+            "rate": corruption.rate,
+            "measured": corruption.measured,
+            "hash": corruption.hash,
+            "counts": corruption.counts.tolist() if corruption.num_classes <= 100 else None,
+        }
+    return Header(run, material.data_hash, label_hash(material.train.labels), len(material.train), details)
+
+
+def result_of(
+    run: Run, material: Material, rows: list[dict[str, Any]], best: Best, seen: Seen | None
+) -> dict[str, Any]:
+    """Final and best, side by side; best of test checkpoints is what papers print, and is optimistic.
+
+    `diverged` is the first iteration at which the loss or the outputs were found not to be finite, None where they
+    always were. Best is from before, None where there is no before. `given_up` names the classes that the net has
+    turned away from by the end.
+    """
+    final = {key: value for key, value in rows[-1].items() if not isinstance(value, list)}
+    sound = takewhile(lambda row: not has_diverged(row), rows)
+    scored = [row for row in sound if row.get("test_accuracy") is not None]
+    top = max(scored, key=lambda row: row["test_accuracy"], default=None)
+    result: dict[str, Any] = {
+        "final": final,
+        "best": None if top is None else {"step": top["step"], "test_accuracy": top["test_accuracy"]},
+        "holdout": material.dataset.holdout,
+        "diverged": next((row["step"] for row in rows if has_diverged(row)), None),
+        "given_up": [material.dataset.class_names[c] for c in given_up(rows[-1].get("p_by_class", []))],
+        "kept": {
+            "step": best.step,
+            "by": "validation" if material.validation is not None else material.dataset.holdout,
+        },
+    }
+    if seen is not None:
+        target = torch.from_numpy(material.dataset.test.labels.copy())
+        result["reliability"] = reliability(seen.confidence, seen.predicted == target)
+        result["per_class_accuracy"] = per_class_accuracy(seen.predicted, target, material.dataset.num_classes)
+    return result

@@ -1,0 +1,53 @@
+"""`python -m reweigh.lab.search.serve`: a worker in a process of its own; what to do comes as JSON on standard input.
+
+It leaves, and hands its trial back, on SIGTERM, on Ctrl-C, and when standard input ends, which is when whoever started
+it has died.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+
+from reweigh.errors import DataError
+from reweigh.lab.search.site import Site
+from reweigh.lab.search.storage import open_storage, quiet, spoken
+from reweigh.lab.search.study import join_study
+from reweigh.lab.search.worker import CIRCUMSTANCES, work
+from reweigh.lab.search.workers import BAD_DATA
+
+
+def main() -> None:
+    """Read the job, join the study, work on it."""
+    job = json.loads(sys.stdin.readline())
+    site, name, threads = Site.from_mapping(job["site"]), str(job["study"]), job["threads"]
+    leave = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: leave.set())
+    threading.Thread(target=_leave_at_end, args=(leave,), daemon=True).start()
+    import torch
+
+    from reweigh.lab.search.objective import by_execution
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    quiet()
+    try:
+        with spoken(site.storage):
+            study, plan = join_study(open_storage(site.storage), name)
+            objective = by_execution(site.runs, plan.score)
+            work(study, plan, objective, where=site.where, should_leave=leave.is_set, beat=site.beat, grace=site.grace)
+    except CIRCUMSTANCES as error:
+        print(" ".join(str(error).split()), file=sys.stderr)  # one line, which `run_workers` looks for
+        sys.exit(BAD_DATA if isinstance(error, DataError) else 1)
+
+
+def _leave_at_end(leave: threading.Event) -> None:
+    sys.stdin.read()
+    leave.set()
+
+
+if __name__ == "__main__":
+    main()

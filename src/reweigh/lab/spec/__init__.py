@@ -1,0 +1,21 @@
+"""What a run is, without torch: expressions, schedules, the frozen `Run` and the two protocols."""
+
+from reweigh.lab.spec.expression import Expression, ExpressionError, Value, parse
+from reweigh.lab.spec.run import Field, Run, describe
+from reweigh.lab.spec.schedule import at_step, factor_at, is_scheduled, value_at
+from reweigh.lab.spec.seeds import read_seeds
+
+__all__ = [
+    "Expression",
+    "ExpressionError",
+    "Field",
+    "Run",
+    "Value",
+    "at_step",
+    "describe",
+    "factor_at",
+    "is_scheduled",
+    "parse",
+    "read_seeds",
+    "value_at",
+]

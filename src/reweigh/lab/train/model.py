@@ -1,0 +1,178 @@
+"""A trained model is one folder: model.safetensors, best.safetensors where a better one was kept, and model.json.
+
+net, card = load_model("runs/.../model")
+logits = net(inputs)                               # normalised as card.normalisation says
+names = [card.class_names[i] for i in logits.argmax(1)]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from reweigh.errors import DataError
+from reweigh.lab.batches.statistics import Normalisation
+from reweigh.lab.data.dataset import Column, Kind
+from reweigh.lab.methods.ldam import CosineLinear
+from reweigh.lab.nets.net import Net
+from reweigh.lab.nets.registry import build
+from reweigh.lab.nets.weights import load_weights
+from reweigh.lab.record.files import make_folder, read_json, replace_file, write_json
+from reweigh.lab.spec import Run
+
+FORMAT = 1
+_FILES = {"final": "model.safetensors", "best": "best.safetensors"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What must be known to use a model.
+
+    Args:
+        net: its name in the registry of nets.
+        class_names: class id -> name.
+        kind: what the data set's examples are: images, files, features or text.
+        shape: of one input of the net: (C, H, W) or (F,).
+        normalisation: what was done to the inputs, if anything.
+        columns: of a model of a table, the columns it reads, and what was done to them before that.
+        dropout: before the classifier; without effect in evaluation.
+        run: how it was trained, where it was trained by a run.
+        metrics: what was measured, in values that JSON has.
+    """
+
+    net: str
+    class_names: tuple[str, ...]
+    kind: Kind
+    shape: tuple[int, ...]
+    normalisation: Normalisation | None = None
+    columns: tuple[Column, ...] | None = None
+    dropout: float = 0.0
+    run: Run | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes."""
+        return len(self.class_names)
+
+
+def save_model(
+    folder: str | os.PathLike[str], net: nn.Module, card: Card, *, best: Mapping[str, Tensor] | None = None
+) -> None:
+    """Write the folder of a model; model.json comes last and holds the digests of the weights.
+
+    Args:
+        net: the final model.
+        best: the state dict of the best one, if it is to lie beside.
+    """
+    folder = Path(folder)
+    make_folder(folder)
+    digests = {"final": _write(folder / _FILES["final"], net.state_dict())}
+    if best is not None:
+        digests["best"] = _write(folder / _FILES["best"], best)
+    else:
+        (folder / _FILES["best"]).unlink(missing_ok=True)
+    content = {
+        "format": FORMAT,
+        "net": card.net,
+        "num_classes": card.num_classes,
+        "class_names": card.class_names,
+        "kind": card.kind,
+        "shape": card.shape,
+        "normalisation": None if card.normalisation is None else asdict(card.normalisation),
+        "columns": None if card.columns is None else [column._asdict() for column in card.columns],
+        "dropout": card.dropout,
+        "cosine_scale": head.scale if isinstance(head := getattr(net, "classifier", None), CosineLinear) else None,
+        "run": None if card.run is None else card.run.to_mapping(),
+        "metrics": card.metrics,
+        "sha256": digests,
+    }
+    write_json(folder / "model.json", content)
+
+
+def load_model(
+    folder: str | os.PathLike[str],
+    which: Literal["final", "best"] = "final",
+    *,
+    device: str | torch.device = "cpu",
+) -> tuple[Net, Card]:
+    """The net, in evaluation mode on `device`, and its card.
+
+    Args:
+        folder: that of the model, or of the run that made it.
+        which: the final model, or the best where it was kept.
+        device: where the net goes.
+
+    Raises:
+        DataError: a file is missing, damaged, or not of this format; there is no such model in the folder; or its
+            weights are not finite, because training diverged.
+    """
+    folder = Path(folder)
+    if (folder / "run.json").is_file():
+        folder /= "model"
+    path = folder / "model.json"
+    content = read_json(path)
+    if content.get("format") != FORMAT:
+        raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
+    try:
+        card = _card(content)
+        digests = dict(content["sha256"])
+        features = card.shape[0] if len(card.shape) == 1 else None
+        # The values drawn here are overwritten below; the generator only keeps the global one out of it.
+        net = build(card.net, card.num_classes, features, generator=torch.Generator(), dropout=card.dropout)
+        if content["cosine_scale"] is not None:  # LDAM's head, which no net is built with
+            net.fc = CosineLinear(net.classifier.in_features, card.num_classes, float(content["cosine_scale"]))
+    except KeyError as error:
+        raise DataError(f"{path}: {error} is missing") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path}: {error}") from error
+    if which not in digests:
+        raise DataError(f"{path}: there is no {which} model in this folder, only {', '.join(digests) or 'none'}")
+    weights = folder / _FILES[which]
+    if not weights.is_file():
+        raise DataError(f"{weights}: there is no such file")
+    if hashlib.sha256(weights.read_bytes()).hexdigest() != digests[which]:
+        raise DataError(f"{weights}: damaged; its content does not have the digest in model.json")
+    load_weights(net, weights)
+    if not all(bool(tensor.isfinite().all()) for tensor in net.state_dict().values()):
+        raise DataError(f"{weights}: the weights are not finite: training diverged; train again with a smaller lr")
+    return net.to(device).eval(), card
+
+
+def _card(content: Mapping[str, Any]) -> Card:
+    normalisation, columns = content["normalisation"], content["columns"]
+    card = Card(
+        net=str(content["net"]),
+        class_names=tuple(str(name) for name in content["class_names"]),
+        kind=content["kind"],
+        shape=tuple(int(size) for size in content["shape"]),
+        normalisation=None
+        if normalisation is None
+        else Normalisation(tuple(normalisation["mean"]), tuple(normalisation["std"])),
+        columns=None
+        if columns is None
+        else tuple(Column(str(c["name"]), float(c["mean"]), float(c["std"])) for c in columns),
+        dropout=float(content["dropout"]),
+        run=None if content["run"] is None else Run.from_mapping(content["run"]),
+        metrics=dict(content["metrics"]),
+    )
+    if content["num_classes"] != card.num_classes:
+        raise ValueError(f"num_classes is {content['num_classes']}, but there are {card.num_classes} class_names")
+    return card
+
+
+def _write(path: Path, state: Mapping[str, Tensor]) -> str:
+    """Write the tensors, and return the file's sha256."""
+    # Clones, because safetensors refuses tensors that share memory.
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
+    content = safetensors.torch.save(tensors)
+    replace_file(path, lambda file: file.write(content))
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,92 @@
+"""What every weighting is: a function w(p) >= 0 written as log w of (log p, log q)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Literal, TypeAlias, overload
+
+import torch
+from torch import Tensor
+
+from reweigh.weightings.mode import argmax
+
+Kind: TypeAlias = Literal["loss", "density"]
+Mode: TypeAlias = "float | tuple[float, float] | None"
+
+
+class Weighting(ABC):
+    """w(p): the L1 norm of the derivative that an example with label probability p hands to its logits.
+
+    A subclass is a frozen dataclass with one method, `log_weight`. The two arguments hold the same number twice,
+    q = 1 - p, so that neither end of [0, 1] loses digits.
+
+    `kind` decides what `Criterion` does by default: a weighting that comes from a *loss* keeps its own scale,
+    a *density* is normalised over the batch. `breakpoints` are the p at which w has a kink or a jump: quadrature is
+    split there.
+    """
+
+    @property
+    def kind(self) -> Kind:
+        return "density"
+
+    @abstractmethod
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        """log w, elementwise; -inf where w = 0."""
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return ()
+
+    @property
+    def mode(self) -> Mode:
+        """The emphasis mode ψ = argmax w(p); a pair where both ends tie, None where w is constant."""
+        return argmax(self.log_weight)
+
+    def log_integral(self) -> Tensor | None:
+        """log of the integral of w over [0, 1] where a closed form exists, in float64."""
+        return None
+
+    @overload
+    def __call__(self, p: float, q: float | None = None) -> float: ...
+    @overload
+    def __call__(self, p: Tensor | Iterable[float], q: Tensor | Iterable[float] | None = None) -> Tensor: ...
+    def __call__(
+        self, p: float | Tensor | Iterable[float], q: float | Tensor | Iterable[float] | None = None
+    ) -> float | Tensor:
+        """w(p); give q = 1 - p too where p is so close to 1 that the difference would be lost.
+
+        A number gives a number, a tensor a tensor, and a list or array a tensor of float64.
+        """
+        if isinstance(p, Tensor):
+            other = 1 - p if q is None else torch.as_tensor(q)
+            return self.log_weight(p.log(), other.log()).exp()
+        given = _numbers("p", p)
+        w = self(given, None if q is None else _numbers("q", q))
+        return w.item() if given.ndim == 0 else w
+
+    def __add__(self, other: Weighting) -> Weighting:
+        from reweigh.weightings.compose import Sum
+
+        return Sum((self, other)) if isinstance(other, Weighting) else NotImplemented
+
+    def __mul__(self, other: Weighting | float | Tensor) -> Weighting:
+        from reweigh.weightings.compose import Product, Scaled
+
+        if isinstance(other, Weighting):
+            return Product((self, other))
+        return Scaled(self, other) if isinstance(other, (int, float, Tensor)) else NotImplemented
+
+    def __rmul__(self, other: float | Tensor) -> Weighting:
+        return self * other
+
+
+def _numbers(name: str, value: object) -> Tensor:
+    """Probabilities that are no tensor yet."""
+    try:
+        found = torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be a number, a tensor, or a list or array of numbers, got {value!r}") from error
+    if bool(((found < 0) | (found > 1)).any()):
+        raise ValueError(f"{name} must be in [0, 1], got {value!r}")
+    return found

@@ -1,0 +1,190 @@
+"""Losses that depend on p alone, as the weightings they are: w = -2 p (1 - p) f'(p)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from reweigh.weightings.base import Kind, Mode, Weighting
+from reweigh.weightings.dm import Beta
+from reweigh.weightings.parameter import Parameter, check, log_parameter, log_sum, power
+
+LOG2 = math.log(2)
+
+
+@dataclass(frozen=True)
+class CCE(Weighting):
+    """Categorical cross entropy, f = -log p, w = 2 (1 - p).
+
+    >>> CCE()(0.25)
+    1.5
+    """
+
+    kind: ClassVar[Kind] = "loss"
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        return LOG2 + log_q
+
+    @property
+    def mode(self) -> Mode:
+        return 0.0
+
+    def log_integral(self) -> Tensor | None:
+        return torch.zeros((), dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class MAE(Weighting):
+    """Mean absolute error in the paper's one-term form, f = 1 - p, w = 2 p (1 - p); also known as DFT.
+
+    The full-vector form |p - e_y|_1 is twice this.
+
+    >>> MAE()(0.5)
+    0.5
+    """
+
+    kind: ClassVar[Kind] = "loss"
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        return LOG2 + log_p + log_q
+
+    @property
+    def mode(self) -> Mode:
+        return 0.5
+
+
+@dataclass(frozen=True)
+class MSE(Weighting):
+    """Mean squared error in the paper's one-term form, f = (1 - p)^2, w = 4 p (1 - p)^2; half of Brier's at C = 2.
+
+    >>> MSE()(0.5)
+    0.5
+    """
+
+    kind: ClassVar[Kind] = "loss"
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        return 2 * LOG2 + log_p + 2 * log_q
+
+    @property
+    def mode(self) -> Mode:
+        return 1 / 3
+
+
+@dataclass(frozen=True)
+class GCE(Weighting):
+    """Generalised cross entropy (Zhang & Sabuncu 2018), f = (1 - p^q) / q, w = 2 p^q (1 - p).
+
+    Args:
+        q: 0 is CCE, 1 is MAE; larger keeps going.
+
+    >>> round(GCE(0.7).mode, 6)
+    0.411765
+    """
+
+    q: Parameter = 0.7
+    kind: ClassVar[Kind] = "loss"
+
+    def __post_init__(self) -> None:
+        check(self, "q", self.q, low=0)
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        return LOG2 + power(self.q, log_p) + log_q
+
+    @property
+    def mode(self) -> Mode:
+        return super().mode if isinstance(self.q, Tensor) else self.q / (self.q + 1)
+
+    def log_integral(self) -> Tensor | None:
+        integral = Beta(self.q + 1, 2.0).log_integral()
+        return None if integral is None else integral + LOG2
+
+
+@dataclass(frozen=True)
+class TruncatedGCE(Weighting):
+    """GCE that gives up below a threshold: w = 2 p^q (1 - p) for p > k, else 0.
+
+    >>> TruncatedGCE(q=0.7, k=0.5)(0.4)
+    0.0
+    """
+
+    q: Parameter = 0.7
+    k: float = 0.5
+    kind: ClassVar[Kind] = "loss"
+
+    def __post_init__(self) -> None:
+        check(self, "q", self.q, low=0)
+        check(self, "k", self.k, low=0, high=1)
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        kept = log_p > log_parameter(self.k, log_p)
+        return torch.where(kept, GCE(self.q).log_weight(log_p, log_q), -math.inf)
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return (self.k,) if 0 < self.k < 1 else ()
+
+
+@dataclass(frozen=True)
+class SL(Weighting):
+    """Symmetric cross entropy (Wang 2019), f = α (-log p) + b (1 - p), w = 2 (1 - p) (α + b p).
+
+    Args:
+        alpha: weight of cross entropy.
+        b: β |A|, the only way in which the published β and A enter; the authors' program has 9.21 for CIFAR-10
+            (α = 0.1) and 0.921 for CIFAR-100 (α = 6).
+
+    >>> SL(alpha=1.0, b=0.0)(0.25) == CCE()(0.25)
+    True
+    """
+
+    alpha: Parameter = 0.1
+    b: Parameter = 9.21
+    kind: ClassVar[Kind] = "loss"
+
+    def __post_init__(self) -> None:
+        check(self, "alpha", self.alpha, low=0)
+        check(self, "b", self.b, low=0)
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        return LOG2 + log_q + log_sum(self.alpha, log_parameter(self.b, log_p) + log_p)
+
+    @property
+    def mode(self) -> Mode:
+        if isinstance(self.alpha, Tensor) or isinstance(self.b, Tensor) or self.alpha == self.b == 0:
+            return super().mode
+        return max(0.0, (self.b - self.alpha) / (2 * self.b)) if self.b > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Focal(Weighting):
+    """Focal loss (Lin 2017) in its softmax form, f = -(1 - p)^γ log p.
+
+    w = 2 (1 - p)^γ ((1 - p) - γ p log p); with `detach=True` the factor (1 - p)^γ is a constant to autograd, as in
+    some programs, and w = 2 (1 - p)^(γ + 1), which is up to γ + 1 times smaller.
+
+    >>> Focal(gamma=0.0)(0.25) == CCE()(0.25)
+    True
+    """
+
+    gamma: Parameter = 2.0
+    detach: bool = False
+    kind: ClassVar[Kind] = "loss"
+
+    def __post_init__(self) -> None:
+        check(self, "gamma", self.gamma, low=0)
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        outer = LOG2 + power(self.gamma, log_q)
+        if self.detach:
+            return outer + log_q
+        # log(-p log p / q) <= 0; near p = 1 from the series -log(1 - q) = q + q²/2 + ..., for which log p is too coarse
+        near_one, never = log_q < -14, log_p == -math.inf
+        far = (-log_p.masked_fill(near_one | never, -1.0)).log() - log_q.masked_fill(near_one, 0.0)
+        log_ratio = log_p + torch.where(near_one, log_q.exp() / 2, far)
+        # log(q + γ (-p log p)), without log γ, which has no derivative at 0
+        return outer + log_q + torch.log1p(self.gamma * log_ratio.exp())

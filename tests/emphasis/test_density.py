@@ -1,0 +1,191 @@
+"""Integrals, objectives and probes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+import reweigh
+from instances import FROM_LOSSES, WEIGHTINGS, Instance, name
+from reweigh import AUL, CCE, DM, GCE, MAE, MSE, Beta, Curve, Tapered, Uniform, Weighting, emphasis_of
+from reweigh.emphasis import potential
+
+MARGIN = torch.linspace(-12, 12, 97, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("instance", FROM_LOSSES, ids=name)
+def test_potential_gives_the_loss_back(instance: Instance) -> None:
+    assert instance.loss is not None
+    torch.testing.assert_close(
+        potential(instance.weighting, MARGIN), instance.loss(MARGIN.sigmoid()), rtol=1e-9, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("taper", [0.0, 5e-7, 1e-2])
+@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
+def test_potential_is_an_antiderivative(weighting: Weighting, taper: float) -> None:
+    edges = {math.log(p / (1 - p)) for p in weighting.breakpoints}
+    points = [m for m in (-9.3, -2.1, -0.4, 0.31, 3.3, 14.6) if all(abs(m - e) > 0.1 for e in edges)]
+    margin = torch.tensor(points, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(potential(weighting, margin, taper).sum(), margin)
+    q = torch.sigmoid(-margin.detach())
+    w = weighting(margin.detach().sigmoid(), q) * q / (q + taper)
+    torch.testing.assert_close(slope, -w / 2, rtol=1e-7, atol=1e-9 * float(w.max()))
+
+
+@pytest.mark.parametrize("weighting", [DM(0.5, 8), GCE(0.7), DM(0, -2), Tapered(DM(1, 4), 1e-2)], ids=repr)
+def test_potential_passes_gradcheck(weighting: Weighting) -> None:
+    margin = torch.linspace(-4, 4, 9, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda m: potential(weighting, m), margin)
+
+
+def test_potential_with_one_parameter_per_example() -> None:
+    beta = torch.tensor([1.0, 4.0, 8.0], dtype=torch.float64)
+    margin = torch.tensor([-1.0, 0.5, 3.0], dtype=torch.float64)
+    together = potential(DM(0.5, beta), margin)
+    alone = [potential(DM(0.5, float(b)), m[None])[0] for b, m in zip(beta, margin, strict=True)]
+    torch.testing.assert_close(together, torch.stack(alone))
+
+
+@pytest.mark.parametrize(
+    ("weighting", "limit"),
+    [(MAE(), 1), (MSE(), 1), (GCE(0.7), 1 / 0.7), (CCE(), math.inf), (Curve(((0.4, 0), (0.6, 1))), None)],
+)
+def test_potential_at_p_zero_is_the_limit(weighting: Weighting, limit: float | None) -> None:
+    ends = torch.tensor([-math.inf, -1e3, 0.5], dtype=torch.float64)
+    at_zero, near, inside = potential(weighting, ends, taper=1e-3 if limit is None else 0.0).tolist()
+    assert math.isfinite(inside)
+    assert at_zero == pytest.approx(near if limit is None else limit)
+
+
+@pytest.mark.parametrize("q", [0.001, 0.01, 0.1, 0.5])
+def test_potential_of_a_weight_that_falls_slowly_near_p_one(q: float) -> None:
+    margin = torch.tensor([-5.0, 0.0, 20.0, 59.5, 60.0, 75.0, 500.0], dtype=torch.float64, requires_grad=True)
+    loss = torch.exp(q * logsigmoid(-margin.detach())) / q  # (1 - p)^q / q, which at m = 60 may be nearly what it was
+    found = potential(AUL(1, q), margin)
+    torch.testing.assert_close(found, loss, rtol=1e-9, atol=0)
+    torch.testing.assert_close(potential(AUL(1, q) + Uniform(), margin.detach()), loss - margin.detach() / 2)
+    (slope,) = torch.autograd.grad(found.sum(), margin)
+    torch.testing.assert_close(slope, -q * loss * margin.detach().sigmoid(), rtol=1e-9, atol=0)
+    assert potential(AUL(1, q), torch.tensor([math.inf])) == 0
+    assert reweigh.potential_range(AUL(1, q)) == pytest.approx((0, 1 / q), rel=1e-9)
+    per_example = AUL(1, torch.full((7,), q, dtype=torch.float64))
+    torch.testing.assert_close(potential(per_example, margin.detach()), loss)
+
+
+def test_potential_refuses_what_has_none() -> None:
+    with pytest.raises(ValueError, match="infinite at p = 1"):
+        potential(Beta(1, 0.5), MARGIN)
+
+
+def test_boundedness() -> None:
+    assert [reweigh.is_bounded(w) for w in (CCE(), MAE(), GCE(0.7), MSE())] == [False, True, True, True]
+    assert not reweigh.is_bounded(DM(0.5, 8))  # the paper: unbounded
+    assert reweigh.potential_range(GCE(0.7)) == pytest.approx((0, 1 / 0.7))
+    assert reweigh.potential_range(GCE(0.01))[1] == pytest.approx(100, rel=1e-6)
+    assert reweigh.potential_range(DM(0.5, 8)) == (-math.inf, math.inf)
+    assert reweigh.potential_range(Beta(2, 1.01)) == pytest.approx((0, 50))  # half of B(1, 0.01)
+    assert reweigh.potential_range(AUL(1, 0)) == pytest.approx((-math.inf, 0))  # log(1 - p)
+    assert reweigh.potential_range(DM(0.5, 8), taper=5e-7)[0] == 0
+
+
+@pytest.mark.parametrize("num_classes", [2, 10])
+def test_symmetry_gap(num_classes: int) -> None:
+    uniform = (num_classes - num_classes**0.3) / 0.7
+    onehot = (num_classes - 1) / 0.7
+    assert reweigh.symmetry_gap(GCE(0.7), num_classes) == pytest.approx(abs(uniform - onehot), rel=1e-6)
+    assert reweigh.symmetry_gap(MAE(), num_classes) == pytest.approx(0, abs=1e-9)
+    assert reweigh.symmetry_gap(CCE(), num_classes) == math.inf
+
+
+def test_share_adds_up() -> None:
+    for weighting in (DM(0.5, 12), CCE(), Curve(((0.0, 1.0), (0.4, 3.0), (1.0, 0.0)))):
+        parts = [reweigh.share(weighting, a / 10, (a + 1) / 10).item() for a in range(10)]
+        assert sum(parts) == pytest.approx(1, rel=1e-9)
+    assert reweigh.share(Uniform(), 0.2, 0.5).item() == pytest.approx(0.3, rel=1e-12)
+    with pytest.raises(ValueError, match="0 <= low <= high <= 1"):
+        reweigh.share(CCE(), 0.5, 0.2)
+
+
+def test_infinite_integral_is_reported_and_refused() -> None:
+    for weighting in (Beta(0, 2), Beta(2, 0), Beta(0, 0), Beta(0.5, 2) * Beta(0.5, 1)):
+        assert reweigh.integral(weighting).item() == math.inf
+        with pytest.raises(ValueError, match="normalise='unit' divides by the integral"):
+            reweigh.Criterion(weighting, normalise="unit")
+
+
+@pytest.mark.parametrize("loss", [lambda p: (1 - p).sqrt(), lambda p: -(1 - p).sqrt() * p.log()], ids=["root", "focal"])
+def test_a_loss_with_no_slope_at_p_1_lets_go_of_what_is_right(loss: Callable[[Tensor], Tensor]) -> None:
+    weighting = reweigh.from_loss(loss)
+    assert weighting(1.0) == 0
+    logits = torch.tensor([[30.0, 0.0], [38.0, 0.0], [90.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    reweigh.Criterion(weighting)(logits, torch.tensor([0, 0, 0])).backward()
+    assert logits.grad is not None
+    assert (logits.grad[:, 1].diff() < 0).all()  # p is 1 in the last two
+    assert reweigh.potential(weighting, 0.0).item() == pytest.approx(loss(torch.tensor(0.5)).item(), rel=1e-6)
+
+
+def test_from_loss_refuses_what_is_no_loss() -> None:
+    with pytest.raises(ValueError, match="must not increase with p"):
+        reweigh.from_loss(lambda p: p)
+    with pytest.raises(ValueError, match="must be differentiable"):
+        reweigh.from_loss(lambda p: (0.5 - p).clamp_min(0).sqrt())
+    for without_gradient in (lambda p: -p.detach().log(), lambda p: 0 * p):
+        with pytest.raises(ValueError, match="derivative of the loss is 0 at every p"):
+            reweigh.from_loss(without_gradient)
+
+
+def test_functions_are_weightings_too() -> None:
+    def half(p: torch.Tensor) -> torch.Tensor:
+        return 2 * p * (1 - p)
+
+    assert reweigh.integral(half).item() == pytest.approx(reweigh.integral(MAE()).item())
+    assert reweigh.unit(half)(0.25) == pytest.approx(reweigh.unit(MAE())(0.25))
+    assert reweigh.emphasis_variance(half).item() == pytest.approx(reweigh.emphasis_variance(MAE()).item())
+    assert reweigh.share(half, 0.0, 0.2).item() == pytest.approx(reweigh.share(MAE(), 0.0, 0.2).item())
+    torch.testing.assert_close(potential(half, MARGIN), potential(MAE(), MARGIN))
+    assert reweigh.potential_range(half) == pytest.approx((0, 1))
+    assert reweigh.is_bounded(half)
+    assert reweigh.symmetry_gap(half, 3) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
+def test_emphasis_of_a_criterion_is_its_weighting(weighting: Weighting) -> None:
+    criterion = reweigh.Criterion(weighting, normalise=None, taper=0.0)
+    emphasis = emphasis_of(criterion, num_classes=10, points=50, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(emphasis.w, weighting(emphasis.p), rtol=1e-6, atol=1e-9)
+    positive = emphasis.w > 1e-9
+    torch.testing.assert_close(emphasis.cosine[positive], torch.ones(int(positive.sum()), dtype=torch.float64))
+
+
+def test_emphasis_of_batch_normalised_is_relative_to_its_mean() -> None:
+    emphasis = emphasis_of(reweigh.Criterion(DM(0.5, 8), taper=0.0), num_classes=5)
+    expected = DM(0.5, 8)(emphasis.p)
+    torch.testing.assert_close(emphasis.w, expected / expected.mean())
+
+
+def test_emphasis_of_a_criterion_that_turns_the_direction() -> None:
+    smoothing = torch.nn.CrossEntropyLoss(label_smoothing=0.3)
+    assert emphasis_of(smoothing, 10, generator=torch.Generator().manual_seed(0)).cosine.min() < 0.9
+    per_row = emphasis_of(torch.nn.CrossEntropyLoss(reduction="none"), 4)
+    torch.testing.assert_close(per_row.w, 2 * (1 - per_row.p))
+    with pytest.raises(ValueError, match="reduction must be"):
+        emphasis_of(smoothing, 10, reduction="avg")
+
+
+def test_emphasis_of_a_module_with_tensors_of_its_own() -> None:
+    weighted = torch.nn.CrossEntropyLoss(weight=torch.ones(10))
+    plain = emphasis_of(torch.nn.CrossEntropyLoss(), 10)
+    torch.testing.assert_close(emphasis_of(weighted, 10), plain)
+    assert weighted.weight is not None
+    assert weighted.weight.dtype == torch.float32  # a copy was asked
+
+
+def test_the_potential_of_a_number() -> None:
+    assert float(potential(CCE(), 0.0)) == pytest.approx(math.log(2))
+    assert float(potential(CCE(), math.inf)) == 0

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import reweigh as package
+from reweigh.errors import DataError, MissingExtraError
+from reweigh.lab.cli.failures import EndedError, verdict
+from reweigh.lab.record import RecordError
+
+COMMANDS = ("demo", "train", "resume", "runs", "show", "edf", "data", "predict")
+
+
+def test_help_of_every_command_needs_neither_torch_nor_numpy() -> None:
+    program = """
+import sys
+from typer.main import get_command
+from reweigh.lab.cli.app import app
+
+def walk(command, path):
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from walk(inner, [*path, name])
+
+for path in walk(get_command(app), []):
+    try:
+        app([*path, "--help"], prog_name="reweigh")
+    except SystemExit as end:
+        assert not end.code, (path, end.code)
+    found = {"torch", "numpy", "matplotlib", "sklearn"} & sys.modules.keys()
+    assert not found, (path, found)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    for path in ("", *COMMANDS, "runs pack", "runs unpack", "data list", "data get", "data info"):
+        assert f"Usage: reweigh {path}".strip() in ended.stdout
+
+
+def test_module_and_version() -> None:
+    ended = subprocess.run([sys.executable, "-m", "reweigh", "--version"], capture_output=True, text=True, check=True)
+    assert ended.stdout == f"reweigh {package.__version__}\n"
+
+
+def test_names_that_the_terminal_has_not_are_escaped(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("a,label\n" + "1,caf\u00e9\n2,\u732b\n" * 5, encoding="utf-8")
+    line = [sys.executable, "-m", "reweigh", "data", "info", str(table)]
+    latin = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    ended = subprocess.run(line, capture_output=True, encoding="latin-1", env=latin, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "caf\u00e9 " in ended.stdout
+    assert r"\u732b " in ended.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes streams by a shell")
+@pytest.mark.parametrize(
+    ("line", "code", "stdout", "stderr"),
+    [
+        ("data list >&-", 0, "", ""),
+        ("runs {here}/none >&-", 3, "", "reweigh: {here}/none: no such folder\n"),
+        ("runs {here}/none 2>&-", 3, "", ""),
+        ("runs {here} 2>&-", 0, "no runs in {here}\n", ""),
+        ("edf CCE <&- >&- 2>&-", 0, "", ""),
+        ("data list | exec <&-", 0, "", ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_one_that_nobody_reads(
+    tmp_path: Path, line: str, code: int, stdout: str, stderr: str
+) -> None:
+    line, stdout, stderr = (text.format(here=tmp_path) for text in (line, stdout, stderr))
+    command = ["sh", "-c", f'"$0" -m reweigh {line}', sys.executable]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, stdout, stderr)
+
+
+def test_every_command_is_in_the_help(reweigh) -> None:
+    shown = reweigh("--help").stdout
+    for name in COMMANDS:
+        assert name in shown
+    assert "130 Ctrl-C" in " ".join(shown.split())
+
+
+def test_completion_is_there(reweigh) -> None:
+    assert "--install-completion" in reweigh("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (["trian"], "train"),
+        (["train", "--weight-dcay", "0"], "--weight-decay"),
+        (["train", "--lr", "fast"], "--lr"),
+        (["data", "gett"], "get"),
+        (["edf"], "Missing argument"),
+        (["show"], "Missing argument"),
+    ],
+)
+def test_wrong_usage_is_2_and_names_what_was_meant(reweigh, line: list[str], hint: str) -> None:
+    ended = reweigh(*line)
+    assert ended.code == 2
+    assert hint in ended.stderr
+    assert not ended.stdout
+
+
+@pytest.mark.parametrize("line", [["--debug", "edf", "DMM"], ["edf", "DMM", "--debug"]])
+def test_debug_anywhere_shows_the_traceback(reweigh, line: list[str]) -> None:
+    ended = reweigh(*line)
+    assert ended.code == 2
+    assert "Traceback" in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith("reweigh: no weighting is called 'DMM'; did you mean 'DM'?")
+    assert "Traceback" not in reweigh("edf", "DMM").stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (EndedError(4, "stopped"), 4, "stopped"),
+        (KeyboardInterrupt(), 130, "stopped at once"),
+        (DataError("a.csv: empty"), 3, "a.csv: empty"),
+        (ValueError("lam is -1"), 2, "lam is -1"),
+        (MissingExtraError("no pyarrow"), 1, "no pyarrow"),
+        (RecordError("runs/a is finished"), 1, "runs/a is finished"),
+        (OSError(errno.ENOSPC, "No space left on device", "a/b"), 1, "a/b: No space left on device"),
+        (MemoryError("buffer"), 1, "not enough memory: buffer"),
+        *(
+            (RuntimeError(f"{said}\nframe #0"), 1, f"not enough memory; a smaller batch or net may do: {said}")
+            for said in (
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes.",
+                "CUDA error: out of memory",
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            )
+        ),
+    ],
+)
+def test_what_errors_mean(error: BaseException, code: int, sentence: str) -> None:
+    assert verdict(error) == (code, sentence)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), RuntimeError("a bug"), AssertionError(), SystemExit(3)])
+def test_what_is_not_expected_keeps_its_traceback(error: BaseException) -> None:
+    assert verdict(error) is None
+
+
+def test_out_of_device_memory_is_a_sentence() -> None:
+    import torch
+
+    found = verdict(torch.OutOfMemoryError("tried to allocate 2 GiB"))
+    assert found is not None
+    assert found.code == 1
+    assert "smaller batch" in found.sentence

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reweigh.errors import DataError
+from reweigh.lab.cli.find import find_model, find_run
+
+
+def test_listing(reweigh, finished: Path) -> None:
+    ended = reweigh("runs", finished.parent)
+    assert ended.code == 0
+    header, row = ended.stdout.splitlines()
+    assert header.split()[:3] == ["hash", "state", "evaluated"]
+    assert row.split()[:3] == [finished.name[-12:], "done", "40/40"]
+    assert reweigh("runs", "list", finished.parent).stdout == ended.stdout
+
+    (run,) = reweigh("runs", finished.parent, "--json").json["runs"]
+    assert run["state"] == "done"
+    assert run["hash"] == finished.name[-12:]
+    assert run["result"] == json.loads((finished / "result.json").read_text())
+
+
+def test_a_noisy_hold_out_is_not_listed_as_a_test(reweigh, finished: Path, tmp_path: Path) -> None:
+    rows = "".join(f"{x},{'yes' if x % 3 else 'no'}\n" for x in range(30))
+    (tmp_path / "mine.csv").write_text("x,label\n" + rows)
+    line = ["train", "--net", "mlp-8", "--weighting", "CCE", "--iterations", 2, "--device", "cpu"]
+    assert reweigh(*line, "--data", tmp_path / "mine.csv", "--runs", tmp_path / "runs").code == 0
+    for root, told in ((tmp_path / "runs", "noisy hold-out"), (finished.parent, "test")):
+        header, row = reweigh("runs", root).stdout.splitlines()
+        assert row[header.index("tested on") : header.index("seed")].strip() == told
+
+
+def test_a_diverged_run_is_not_listed_as_any_other(reweigh, tiny: list[str], tmp_path: Path) -> None:
+    assert reweigh("train", *tiny, "--weighting", "CCE", "--lr", "1e30", "--runs", tmp_path).code == 0
+    _, row = reweigh("runs", tmp_path).stdout.splitlines()
+    assert row.split()[1:3] == ["diverged", "40/40"]
+    (run,) = reweigh("runs", tmp_path, "--json").json["runs"]
+    assert (run["state"], run["result"]["diverged"]) == ("done", 10)
+
+
+def test_nothing_to_list(reweigh, tmp_path: Path) -> None:
+    assert reweigh("runs", tmp_path).stdout == f"no runs in {tmp_path}\n"
+    assert reweigh("runs", "--json", tmp_path).json == {"root": str(tmp_path), "runs": []}
+    assert reweigh("runs", tmp_path / "nowhere").code == 3
+
+
+def test_a_broken_run_is_shown_with_its_problem(reweigh, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "run.json").write_text("{")
+    ended = reweigh("runs", tmp_path)
+    assert ended.code == 0
+    assert "broken: " in ended.stdout
+    assert "not JSON" in ended.stdout
+
+
+@pytest.mark.parametrize("suffix", [".tar.gz", ".zip"])
+def test_pack_and_unpack(reweigh, finished: Path, tmp_path: Path, suffix: str) -> None:
+    archive = tmp_path / f"all{suffix}"
+    packed = reweigh("runs", "pack", archive, "--runs", finished.parent, "--json").json
+    assert packed["runs"] == [finished.name]
+    assert packed["bytes"] == archive.stat().st_size
+    unpacked = reweigh("runs", "unpack", archive, tmp_path / "there", "--json").json
+    assert (unpacked["added"], unpacked["skipped"]) == ([finished.name], [])
+    copy = tmp_path / "there" / finished.name
+    for path in ("run.json", "rows.jsonl", "result.json", "model/model.safetensors"):
+        assert (copy / path).read_bytes() == (finished / path).read_bytes()
+    assert "0 runs added, 1 were there already" in reweigh("runs", "unpack", archive, tmp_path / "there").stdout
+
+
+def test_packing_some(reweigh, finished: Path, tmp_path: Path) -> None:
+    line = ["runs", "pack", tmp_path / "one.zip", finished.name[-12:-5], "--runs", finished.parent]
+    assert "1 runs" in reweigh(*line).stdout
+    assert reweigh("runs", "pack", tmp_path / "none.zip", "--runs", tmp_path).code == 3
+    assert reweigh("runs", "pack", tmp_path / "one.rar", "--runs", finished.parent).code == 2
+    (tmp_path / "bad.zip").write_text("no archive")
+    assert reweigh("runs", "unpack", tmp_path / "bad.zip", tmp_path / "x").code == 3
+
+
+def test_packing_all_leaves_broken_runs_out(reweigh, finished: Path, tmp_path: Path) -> None:
+    root, archive = tmp_path / "runs", tmp_path / "all.zip"
+    (root / "bad").mkdir(parents=True)
+    (root / "bad" / "run.json").write_text("{")
+    line = ["runs", "pack", archive, "--runs", root]
+    ended = reweigh(*line)
+    assert (ended.code, archive.exists()) == (3, False)
+    assert "none of the runs can be read" in ended.stderr
+    shutil.copytree(finished, root / finished.name)
+    ended = reweigh(*line)
+    assert ended.code == 0
+    assert f"left out: {root / 'bad' / 'run.json'}: not JSON" in ended.stderr
+    assert "1 runs" in ended.stdout
+    told = reweigh(*line, "--json").json
+    assert told["runs"] == [finished.name]
+    assert [problem.partition(": ")[0] for problem in told["left_out"]] == [str(root / "bad" / "run.json")]
+    archive.unlink()
+    assert reweigh("runs", "pack", archive, root / "bad", finished).code == 3  # it was asked for by name
+    assert not archive.exists()
+
+
+def test_a_run_has_several_names(finished: Path, tmp_path: Path) -> None:
+    root = finished.parent
+    assert find_run(str(finished), tmp_path) == finished
+    assert find_run(finished.name, root) == finished
+    assert find_run(finished.name[-12:-8], root) == finished
+    assert find_model(str(finished / "model"), tmp_path) == finished / "model"
+    assert find_model(finished.name[-12:], root) == finished / "model"
+    with pytest.raises(DataError, match=r"no run\.json"):
+        find_run(str(tmp_path), root)
+    with pytest.raises(DataError, match="no such run"):
+        find_run("nothing", root)
+
+
+def test_an_ambiguous_hash_is_refused(tmp_path: Path) -> None:
+    for name in ("a-s0-12ab", "b-s0-12cd"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("")
+    with pytest.raises(ValueError, match="2 runs"):
+        find_run("12", tmp_path)
+    with pytest.raises(DataError, match="no model yet"):
+        find_model("12a", tmp_path)
+    (tmp_path / "a-s0-12ab" / "result.json").write_text("{}")
+    with pytest.raises(DataError, match="a-s0-12ab: is finished, but its model is gone; remove the run"):
+        find_model("12a", tmp_path)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from reweigh.lab.cli.show import curves_table, rows_table
+from reweigh.lab.cli.terminal import console
+from reweigh.lab.record import read_rows
+
+
+def test_a_run_is_shown_whole(reweigh, finished: Path) -> None:
+    ended = reweigh("show", finished)
+    assert ended.code == 0
+    for word in ("weighting", "GCE(0.7)", "measured noise", "data hash", "torch", "corrupted", "over time", "final"):
+        assert word in ended.stdout
+    assert "█" in ended.stdout
+
+
+def test_json(reweigh, finished: Path) -> None:
+    shown = reweigh("show", finished, "--json").json
+    assert shown["rows"] == read_rows(finished)
+    assert shown["header"] == json.loads((finished / "run.json").read_text())
+    assert shown["result"] == json.loads((finished / "result.json").read_text())
+
+
+def test_an_unfinished_run_says_how_to_go_on(reweigh, finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / finished.name
+    shutil.copytree(finished, folder)
+    (folder / "result.json").unlink()
+    assert f"to go on: reweigh resume {folder}" in reweigh("show", folder).stdout
+    (folder / "rows.jsonl").unlink()
+    assert reweigh("show", folder).code == 0
+
+
+def test_what_is_not_a_run(reweigh, tmp_path: Path) -> None:
+    assert reweigh("show", tmp_path).code == 3
+    (tmp_path / "run.json").write_text("[]")
+    ended = reweigh("show", tmp_path)
+    assert ended.code == 3
+    assert "run.json: expected a JSON object" in ended.stderr
+
+
+def printed(drawn, capsys) -> list[str]:
+    console().print(drawn)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_narrow_terminal_shows_fewer_columns(capsys) -> None:
+    rows = [{"step": i, "loss": 1 / i, "test_accuracy": 0.5, "lr": 0.1} for i in range(1, 101)]
+    wide = printed(rows_table(rows, most=3, width=200), capsys)
+    assert wide[1].split() == ["step", "loss", "accuracy", "lr"]
+    assert [line.split()[0] for line in wide[2:]] == ["1", "51", "100"]
+    narrow = printed(rows_table(rows, most=0, width=16), capsys)
+    assert narrow[0].split() == ["step", "loss"]
+    assert len(narrow) == 101
+
+
+def test_missing_values_leave_gaps(capsys) -> None:
+    rows = [{"step": i, "loss": None if i == 2 else i, "test_accuracy": None} for i in range(4)]
+    (_, line) = printed(curves_table(rows), capsys)
+    assert "▁▃ █" in line
+    assert "test accuracy" not in line

@@ -1,0 +1,130 @@
+"""CSV and Parquet tables with something wrong in one place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from reweigh.lab.data import table
+from reweigh.lab.data.source import columns
+
+GOOD = "a,b,label\n" + "1,2,x\n3,4,y\n" * 5
+LONG = "q" * 200_000
+
+
+def with_line(line: str) -> bytes:
+    return (GOOD + line + "\n").encode()
+
+
+FEATURES = {
+    "empty": b"",
+    "empty lines": b"\n\n\n",
+    "byte order mark only": b"\xef\xbb\xbf",
+    "header only": b"a,b,label\n",
+    "no label column": GOOD.replace("label", "kind").encode(),
+    "label only": b"label\nx\ny\n",
+    "column twice": GOOD.replace("a,b", "a,a").encode(),
+    "label twice": GOOD.replace("a,b", "a,label").encode(),
+    "column without a name": GOOD.replace("a,b", "a,").encode(),
+    "no header": GOOD.removeprefix("a,b,label\n").encode(),
+    "one class": GOOD.replace("y", "x").encode(),
+    "two rows": b"a,label\n1,x\n2,y\n",
+    "other separator": GOOD.replace(",", ";").encode(),
+    "UTF-16": GOOD.encode("utf-16"),
+    "latin-1": with_line("1,2,caf\xe9").replace("é".encode(), b"\xe9"),
+    "zero byte": with_line("1,2\0,x"),
+    "binary": bytes(range(256)) * 4,
+    "long word for a number": with_line(f"1,{LONG},x"),
+    "quote never closed": with_line('1,2,"x'),
+    "quote in the middle": with_line('1,"2"3,x'),
+}
+FEATURES |= {
+    f"line {line!r}": with_line(line)
+    for line in (
+        "1,2", "1", "1,2,x,9", "1,2,x,", ",,", "1,,x", ",2,x", "1,2,", "1,2,  ", "1,two,x", "1,NA,x", "1,nan,x",
+        "1,NaN,x", "1,inf,x", "1,-Infinity,x", "1,1e999,x", "1,None,x", "1,0x10,x", "1,1.2.3,x", "1,'2',x", "1, ,x",
+        "1,1_000,x", "1,1_0.5,x", "1,=cmd|' /C calc'!A0,x", "1,2e308,x", "1,−2,x",
+    )
+}  # fmt: skip
+FEATURES["too large to standardise"] = (GOOD + "1e300,2,x\n-1e300,2,y\n" * 5).encode()
+
+TEXTS = {
+    "no text column": b"words,label\ngood,1\nbad,0\n",
+    "empty text": b"text,label\n" + b"good,1\nbad,0\n" * 5 + b",1\n",
+    "blank text": b"text,label\n" + b"good,1\nbad,0\n" * 5 + b'"  ",1\n',
+    "text that is not UTF-8": b"text,label\n" + b"good,1\nb\xe4d,0\n" * 5,
+    "comma without quotes": b"text,label\n" + b"good,1\nbad,0\n" * 5 + b"so, so,1\n",
+}
+
+CASES = {**FEATURES, **TEXTS}
+
+
+def test_there_are_many() -> None:
+    assert len(CASES) >= 50
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tables_are_refused(case, tmp_path, refused) -> None:
+    path = tmp_path / "own.csv"
+    path.write_bytes(CASES[case])
+    message = refused(lambda: table.load(path, text="text" if case in TEXTS else None), "own.csv")
+    if case.startswith("line "):
+        assert "line 12" in message
+    assert len(message) < 2000
+
+
+def test_the_good_one_loads(tmp_path) -> None:
+    (tmp_path / "own.csv").write_text(GOOD)
+    assert table.load(tmp_path / "own.csv").num_classes == 2
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -1, -8, -100])
+def test_cut_parquet(keep, tmp_path, refused) -> None:
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (extra tables)")
+    from pyarrow import parquet
+
+    path = tmp_path / "own.parquet"
+    parquet.write_table(pa.table({"a": [1.0] * 10, "label": [0, 1] * 5}), path)
+    path.write_bytes(path.read_bytes()[:keep])
+    refused(lambda: table.load(path), "own.parquet")
+
+
+@pytest.mark.parametrize("raw", [b"hello", b"PAR1", b"PAR1PAR1", b"PAR1" + bytes(100) + b"\xff\xff\xff\x7fPAR1"])
+def test_invented_parquet(raw, tmp_path, refused) -> None:
+    pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (extra tables)")
+    path = tmp_path / "own.parquet"
+    path.write_bytes(raw)
+    refused(lambda: table.load(path), "own.parquet")
+
+
+def test_parquet_that_repeats_one_number_is_refused_by_its_rows(tmp_path, refused) -> None:
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (extra tables)")
+    from pyarrow import parquet
+
+    path = tmp_path / "own.parquet"
+    parquet.write_table(pa.table({"a": pa.array(np.zeros(10**6))}), path, compression="zstd")
+    assert path.stat().st_size < 10**4
+    told = refused(lambda: columns.read(path, max_bytes=7 * 10**6), "own.parquet: 8000000 bytes unpacked")
+    assert "more than the limit of 7000000" in told
+    assert columns.read(path, max_bytes=8 * 10**6).names == ("a",)
+
+
+def test_parquet_that_repeats_one_text_keeps_it_once(tmp_path, peak) -> None:
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (extra tables)")
+    from pyarrow import parquet
+
+    path = tmp_path / "own.parquet"
+    text = pa.array(["x" * 1000]).take(pa.array(np.zeros(10**5, np.int64)))
+    parquet.write_table(pa.table({"text": text}), path, compression="zstd")
+    assert columns.read(path).strings("text") == ["x" * 1000] * 10**5
+    assert peak(lambda: columns.read(path).strings("text")) < 2 * 10**7
+
+
+def test_parquet_names_that_mean_two_columns(tmp_path, refused) -> None:
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (extra tables)")
+    from pyarrow import parquet
+
+    path = tmp_path / "own.parquet"
+    for names in (("a", "a"), ("a", "a.b")):
+        parquet.write_table(pa.table([pa.array([{"b": "x"}]), pa.array(["y"])], names), path)
+        refused(lambda: columns.read(path), "own.parquet: a column name occurs twice")

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from reweigh.errors import DataError
+from reweigh.lab.data import folder
+
+
+@pytest.fixture
+def flat(tmp_path, paint):
+    for kind, colour in (("cat", (255, 0, 0)), ("dog", (0, 255, 0))):
+        for i in range(5):
+            paint(tmp_path / "pets" / kind / f"{i}.png", colour, size=(6 + i, 4))
+    return tmp_path / "pets"
+
+
+def test_classes_without_a_test_folder(flat) -> None:
+    data = folder.load(flat)
+    assert repr(data) == "Dataset('pets', files, 2 classes, 8 train + 2 noisy hold-out)"
+    assert data.class_names == ("cat", "dog")
+    for part in (data.train, data.test):
+        for i, label in enumerate(part.labels):
+            assert part.inputs[i][0, 0].tolist() == ([255, 0, 0] if label == 0 else [0, 255, 0])
+
+
+def test_train_and_test_folders(tmp_path, paint) -> None:
+    for part, names in (("train", ("b", "a")), ("val", ("b",))):
+        for name in names:
+            paint(tmp_path / part / name / "x.jpg")
+    data = folder.load(tmp_path)
+    assert data.holdout == "test"
+    assert data.class_names == ("a", "b")
+    assert data.train.inputs.names == ("train/a/x.jpg", "train/b/x.jpg")
+    assert data.test.labels.tolist() == [1]
+
+
+def test_size_makes_one_array(flat) -> None:
+    data = folder.load(flat, size=(8, 7))
+    assert data.kind == "images"
+    assert data.train.shape == (8, 7, 3)
+    assert data.train.inputs[0, 0, 0].tolist() == [255, 0, 0]
+
+
+def test_hidden_files_are_passed_over_and_subfolders_read(flat, paint) -> None:
+    (flat / "cat" / ".DS_Store").write_bytes(b"x")
+    (flat / ".git").mkdir()
+    (flat / "README").write_text("about these pets")
+    paint(flat / "cat" / "more" / "9.png")
+    data = folder.load(flat)
+    assert len(data.train) + len(data.test) == 11
+
+
+def test_a_class_may_be_called_train(tmp_path, paint) -> None:
+    for kind in ("train", "bus"):
+        for i in range(5):
+            paint(tmp_path / kind / f"{i}.png")
+    assert folder.load(tmp_path).class_names == ("bus", "train")
+
+
+@pytest.mark.parametrize(("train", "test"), [("Train", "Test"), ("TRAIN", "val"), ("train", "valid")])
+def test_parts_by_other_names(tmp_path, paint, train, test) -> None:
+    for part in (train, test):
+        for name in ("a", "b"):
+            paint(tmp_path / part / name / "x.jpg")
+    data = folder.load(tmp_path)
+    assert (data.class_names, data.holdout) == (("a", "b"), "test")
+    assert data.test.inputs.names == (f"{test}/a/x.jpg", f"{test}/b/x.jpg")
+
+
+def test_a_folder_beside_train_that_is_no_test_folder(tmp_path, paint) -> None:
+    for name in ("train/a", "train/b", "holdout/a"):
+        paint(tmp_path / name / "x.jpg")
+    with pytest.raises(DataError, match=r"beside it lies holdout; expected a test folder \(test, val, valid"):
+        folder.load(tmp_path)
+    paint(tmp_path / "test" / "a" / "x.jpg")
+    assert len(folder.load(tmp_path).test) == 1
+
+
+def test_linked_folders_are_read_once(flat, tmp_path, paint) -> None:
+    paint(tmp_path / "elsewhere" / "more" / "9.png")
+    (flat / "cat" / "linked").symlink_to(tmp_path / "elsewhere")
+    data = folder.load(flat)
+    assert len(data.train) + len(data.test) == 11
+    assert "cat/linked/more/9.png" in (*data.train.inputs.names, *data.test.inputs.names)
+    (tmp_path / "elsewhere" / "more" / "back").symlink_to(flat / "cat")
+    with pytest.raises(DataError, match=r"cat/linked/more/back: the same folder as .*pets/cat, by a link"):
+        folder.load(flat)
+
+
+@pytest.mark.parametrize(
+    ("link", "to", "first"), [("test", "train", "train/a"), ("test", ".kept", "train/b"), ("train/c", "b", "train/b")]
+)
+def test_the_same_pictures_are_not_read_twice_by_a_link(tmp_path, paint, link, to, first) -> None:
+    for name in ("a", "b"):
+        paint(tmp_path / "train" / name / "x.png")
+    paint(tmp_path / ".kept" / "a" / "y.png")
+    (tmp_path / ".kept" / "b").symlink_to(tmp_path / "train" / "b")
+    (tmp_path / link).symlink_to(to)
+    with pytest.raises(DataError, match=f": the same folder as .*{first}, by a link"):
+        folder.load(tmp_path)
+
+
+@pytest.mark.parametrize("twice", ["Train", "TEST"])
+def test_parts_whose_names_differ_in_case_only_are_refused(tmp_path, paint, twice) -> None:
+    for part in ("train", "test", twice):
+        for name in ("a", "b"):
+            paint(tmp_path / part / name / "x.png")
+    if len(list(tmp_path.iterdir())) < 3:
+        pytest.skip("this file system makes no difference")
+    with pytest.raises(DataError, match=f"{twice} and {twice.lower()} are the same part"):
+        folder.load(tmp_path)
+
+
+def test_a_link_to_a_class_that_is_gone(flat, tmp_path) -> None:
+    (flat / "bird").symlink_to(tmp_path / "gone")
+    with pytest.raises(DataError, match="pets/bird: a link to what is not there"):
+        folder.load(flat)
+
+
+@pytest.mark.parametrize("place", ["cat/closed", "cat", ""])
+def test_a_folder_that_cannot_be_read(flat, monkeypatch, place) -> None:
+    (flat / "cat" / "closed").mkdir()
+    closed, scandir = str(flat / place), os.scandir
+
+    def refusing(path="."):
+        if os.fspath(path) == closed:  # a right taken away would not keep an administrator out
+            raise PermissionError(13, "Permission denied", closed)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(DataError, match=f"{closed}: the folder cannot be read: Permission denied"):
+        folder.load(flat)
+
+
+def test_names_that_are_not_utf_8(flat) -> None:
+    """File names are read as they are; class names are written into every record, and so refused."""
+    try:
+        (flat / "cat" / "0.png").rename(flat / "cat" / os.fsdecode(b"\xe9.png"))
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    assert len(folder.load(flat).hash) == 64
+    (flat / "dog").rename(flat / os.fsdecode(b"d\xe9g"))
+    with pytest.raises(DataError, match=r"class name 'd\\udce9g' is not UTF-8"):
+        folder.load(flat)
+
+
+def test_all_unreadable_images_are_reported_at_once(flat) -> None:
+    (flat / "cat" / "broken.png").write_bytes(b"\x89PNG nothing")
+    (flat / "dog" / "notes.txt").write_text("woof")
+    for size in (None, (4, 4)):
+        with pytest.raises(DataError, match="2 of 12 images cannot be read") as caught:
+            folder.load(flat, size=size)
+        assert "cat/broken.png" in str(caught.value)
+        assert "dog/notes.txt" in str(caught.value)
+
+
+def test_without_a_check_names_still_count(flat) -> None:
+    (flat / "cat" / "broken.png").write_bytes(b"\x89PNG nothing")
+    assert len(folder.load(flat, check=False).train) == 9
+    (flat / "dog" / "notes.txt").write_text("woof")
+    with pytest.raises(DataError, match=r"dog/notes\.txt"):
+        folder.load(flat, check=False)

@@ -1,0 +1,50 @@
+"""A small run, and what a finished folder holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reweigh.lab.spec import Run
+
+
+@pytest.fixture
+def digits() -> Run:
+    """Two epochs and a half of digits with 40 % wrong labels, evaluated twice."""
+    return Run(
+        data="digits",
+        net="mlp-24",
+        weighting="CCE",
+        noise="symmetric",
+        rate=0.4,
+        iterations=30,
+        batch_size=100,
+        evaluate_every=15,
+        optimiser="adam",
+        lr=0.003,
+        schedule="constant",
+        device="cpu",
+    )
+
+
+@pytest.fixture
+def contents() -> Callable[[Path], dict[str, bytes]]:
+    """Every file below a folder that decides what it is; how long runs took is not among them."""
+
+    def read(root: Path) -> dict[str, bytes]:
+        found = {
+            str(path.relative_to(root)): path.read_bytes()
+            for path in sorted(root.rglob("*"))
+            if path.is_file() and path.name != ".lock"
+        }
+        for name, content in found.items():
+            if name.endswith("result.json"):
+                result = json.loads(content)
+                del result["seconds"]
+                found[name] = json.dumps(result).encode()
+        return found
+
+    return read

@@ -1,0 +1,97 @@
+"""Every procedure from beginning to end, and cut short anywhere: nothing is computed twice, and no byte differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reweigh.lab.procedures import (
+    anchor_forward,
+    curriculum,
+    forgetting,
+    joint_optimisation,
+    label_correction,
+    read_journal,
+)
+from reweigh.lab.record import list_runs, read_header, summarise
+from reweigh.lab.run import Interrupted, execute
+from reweigh.lab.spec import Run
+
+Contents = Callable[[Path], dict[str, bytes]]
+PROCEDURES: dict[str, tuple[Callable[..., Path], dict[str, Any]]] = {
+    "label correction": (label_correction, {}),
+    "joint optimisation": (partial(joint_optimisation, begin=1, slots=2), {}),
+    "anchor-point T": (anchor_forward, {}),
+    "forgetting": (partial(forgetting, rates=(0.2, 0.6)), {"validation": 0.2, "validation_labels": "noisy"}),
+    "curriculum": (partial(curriculum, end=0.6), {}),
+}
+
+
+class Stopping:
+    """Carries out runs until so many iterations have been done in all, and stops there once."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def __call__(self, run: Run, root: Path) -> Path:
+        def should_stop() -> bool:
+            self.left -= 1
+            return self.left == 0
+
+        return execute(run, root, should_stop=should_stop)
+
+
+@pytest.mark.parametrize("name", PROCEDURES)
+def test_cut_short_and_carried_out_again(
+    name: str, digits: Run, contents: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    procedure, fields = PROCEDURES[name]
+    run = replace(digits, **fields)
+    (tmp_path / "straight").mkdir()
+    monkeypatch.chdir(tmp_path / "straight")  # paths are part of runs, so both roots have the same
+    folder = procedure(run, Path("runs"))
+    account = read_journal(folder)
+    assert account.run == run
+    assert account.result is not None
+    assert len(account.runs) == 2
+    assert all(summarise(Path("runs") / made).state == "done" for _, made in account.runs)
+    assert {summary.folder.name for summary in list_runs(Path("runs"))} == {made for _, made in account.runs}
+    straight = contents(Path("runs"))
+
+    (tmp_path / "broken").mkdir()
+    monkeypatch.chdir(tmp_path / "broken")
+    for after in (20, 25):  # in the first run, then in the second
+        with pytest.raises(Interrupted):
+            procedure(run, Path("runs"), carry_out=Stopping(after))
+        assert read_journal(folder).result is None
+    assert procedure(run, Path("runs")) == folder
+    assert contents(Path("runs")) == straight
+
+
+def test_done_is_done(digits: Run, contents: Contents, tmp_path: Path) -> None:
+    def refuse(run: Run, root: Path) -> Path:
+        raise AssertionError("nothing is left to do")
+
+    folder = label_correction(digits, tmp_path)
+    before = contents(tmp_path)
+    assert label_correction(digits, tmp_path, carry_out=refuse) == folder
+    assert contents(tmp_path) == before
+
+
+def test_a_run_is_shared_between_procedures(digits: Run, tmp_path: Path) -> None:
+    plain = execute(digits, tmp_path)
+    made: list[Run] = []
+
+    def note(run: Run, root: Path) -> Path:
+        made.append(run)
+        return execute(run, root)
+
+    curriculum(digits, tmp_path, carry_out=note)
+    label_correction(digits, tmp_path, carry_out=note)
+    assert [run.folder_name() == plain.name for run in made] == [True, False, True, False]
+    assert read_header(plain).run == digits

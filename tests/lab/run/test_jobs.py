@@ -1,0 +1,298 @@
+"""Several runs at once: each as if alone, whatever happens to the others."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from dataclasses import replace
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from finished import learnt
+from reweigh.lab.batches import Batch
+from reweigh.lab.record import summarise
+from reweigh.lab.run import Interrupted, Speed, Update, execute, execute_many
+from reweigh.lab.run.execute import updates
+from reweigh.lab.run.jobs import in_turns
+from reweigh.lab.spec import Run
+from reweigh.lab.train.evaluate import WAITING, seen_of
+from reweigh.lab.train.loop import Eager
+
+RUN = Run(
+    data="digits",
+    net="mlp-16",
+    weighting="DM(0.5, linear(2, 8))",
+    noise="symmetric",
+    rate=0.4,
+    iterations=40,
+    batch_size=32,
+    evaluate_every=20,
+    device="cpu",
+)
+RUNS = [replace(RUN, seed=seed) for seed in range(3)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
+    root = tmp_path_factory.mktemp("alone")
+    return [learnt(execute(run, root)) for run in RUNS]
+
+
+def test_short_runs_of_one_net_count_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = dict[tuple[str, str], int]()
+
+    def for_run(self: Speed, run: Run, device: torch.device, images: int = 0) -> Speed:
+        if images:
+            asked[run.net, run.precision] = images
+        return Speed(False, False, False)
+
+    monkeypatch.setattr(Speed, "for_run", for_run)
+    runs = [RUN, replace(RUN, seed=1), replace(RUN, net="mlp-8"), replace(RUN, precision="bf16")]
+    in_turns(dict(enumerate(runs)), tmp_path, 2, lambda n, u: None, lambda: False, Speed())
+    one = RUN.iterations * RUN.batch_size
+    assert asked == {(RUN.net, "fp32"): 2 * one, ("mlp-8", "fp32"): one, (RUN.net, "bf16"): one}
+
+
+def test_runs_wait_for_others_only_where_the_process_must_differ(tmp_path: Path) -> None:
+    runs = [replace(RUN, precision="bf16"), replace(RUN, precision="tf32"), replace(RUN, precision="bf16-logits"), RUN]
+    begun = list[int]()
+    execute_many(runs, tmp_path, watch=lambda number, update: begun.append(number))
+    assert list(dict.fromkeys(begun)) == [0, 2, 3, 1]
+
+
+def test_processes_give_what_each_run_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
+    told: list[tuple[int, Update]] = []
+    outcomes = execute_many(RUNS, tmp_path, jobs=2, watch=lambda number, update: told.append((number, update)))
+    assert [outcome.run for outcome in outcomes] == RUNS
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert [learnt(outcome.folder) for outcome in outcomes] == alone
+    rows = [(number, update.step) for number, update in told if update.row]
+    assert sorted(rows) == [(number, step) for number in range(3) for step in (20, 40)]
+
+
+def test_runs_that_take_turns_give_what_each_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
+    runs = dict(enumerate(RUNS))
+    steps: list[int] = []
+    outcomes = in_turns(runs, tmp_path, 2, lambda number, update: steps.append(number), lambda: False, Speed())
+    assert [learnt(outcomes[number].folder) for number in runs] == alone
+    assert steps[:6] == [0, 1, 0, 1, 0, 1]
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
+    bad = replace(RUN, data="digit")
+    runs = [RUNS[0], bad, RUNS[1]]
+    for number, outcomes in enumerate(
+        (
+            execute_many(runs, tmp_path / "0", jobs=3),
+            [*in_turns(dict(enumerate(runs)), tmp_path / "1", 3, lambda n, u: None, lambda: False, Speed()).values()],
+        )
+    ):
+        done = {outcome.run: outcome for outcome in outcomes}
+        assert "did you mean 'digits'" in str(done[bad].error), number
+        assert isinstance(done[bad].error, ValueError)
+        assert learnt(done[RUNS[0]].folder) == alone[0]
+        assert learnt(done[RUNS[1]].folder) == alone[1]
+
+
+def test_one_that_ran_out_of_memory_leaves_it_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nets = list["weakref.ref[nn.Module]"]()
+    alive = list[bool]()
+
+    def learn(self: Eager, batch: Batch, step: int) -> Tensor:
+        if not nets:
+            nets.append(weakref.ref(self.method.trainable))
+            try:
+                raise RuntimeError("cannot be captured")
+            except RuntimeError:
+                raise torch.OutOfMemoryError("out of memory")  # noqa: B904 - as it comes, with its context
+        alive.append(nets[0]() is not None)
+        return torch.tensor(0.0)
+
+    monkeypatch.setattr(Eager, "learn", learn)
+    outcomes = in_turns(dict(enumerate(RUNS[:2])), tmp_path, 1, lambda n, u: None, lambda: False, Speed())
+    assert str(outcomes[0].error) == "out of memory"
+    assert outcomes[1].error is None
+    assert not any(alive)
+
+
+@pytest.mark.parametrize("how", ["processes", "turns"])
+def test_a_request_to_stop_reaches_all_and_nothing_is_lost(
+    tmp_path: Path, alone: list[dict[str, bytes]], how: str
+) -> None:
+    seen = [0]
+
+    def watch(number: int, update: Update) -> None:
+        seen[0] += update.row is not None
+
+    def stop() -> bool:
+        return seen[0] >= 2
+
+    if how == "processes":
+        outcomes = execute_many(RUNS, tmp_path, jobs=2, watch=watch, should_stop=stop)
+    else:
+        outcomes = [*in_turns(dict(enumerate(RUNS)), tmp_path, 2, watch, stop, Speed()).values()]
+    assert all(isinstance(outcome.error, Interrupted | None) for outcome in outcomes)
+    assert any(outcome.error is not None for outcome in outcomes)
+    again = execute_many(RUNS, tmp_path, jobs=2)
+    assert [learnt(outcome.folder) for outcome in again] == alone
+
+
+def test_a_killed_process_is_reported(tmp_path: Path) -> None:
+    def watch(number: int, update: Update) -> None:
+        for child in multiprocessing.active_children():
+            child.kill()
+
+    runs = [replace(RUN, iterations=20_000, evaluate_every=10_000)]
+    outcomes = execute_many(runs, tmp_path, jobs=2, watch=watch)
+    assert "ended with code -9" in str(outcomes[0].error)
+    assert summarise(outcomes[0].folder).state == "resumable"
+
+
+def test_one_killed_within_a_message_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def recv(self: Connection) -> None:
+        for child in multiprocessing.active_children():
+            child.kill()
+        raise OSError("got end of file during message")
+
+    monkeypatch.setattr(Connection, "recv", recv)
+    (outcome,) = execute_many([replace(RUN, iterations=20_000, evaluate_every=10_000)], tmp_path, jobs=2)
+    assert "ended with code -9" in str(outcome.error)
+
+
+def test_sigterm_of_the_parent_leaves_checkpoints(tmp_path: Path) -> None:
+    program = """
+import signal, sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from reweigh.lab.run import execute_many
+from reweigh.lab.spec import Run
+stopped = []
+signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+run = Run(**eval(sys.argv[2]))
+if __name__ == "__main__":
+    runs = [replace(run, seed=seed, iterations=100_000, evaluate_every=50_000) for seed in range(2)]
+    watch = lambda number, update: print(number, flush=True)
+    outcomes = execute_many(runs, Path(sys.argv[1]), jobs=2, watch=watch, should_stop=lambda: bool(stopped))
+    print(*(type(outcome.error).__name__ for outcome in outcomes))
+"""
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    command = [sys.executable, str(path), str(tmp_path / "runs"), repr(RUN.to_mapping())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        started = set()
+        while started != {"0", "1"}:
+            started.add(process.stdout.readline().strip())
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    assert output.split()[-2:] == ["Interrupted", "Interrupted"]
+    assert len(list((tmp_path / "runs").glob("*/checkpoint.pt"))) == 2
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from reweigh.lab.run import execute_many
+from reweigh.lab.spec import Run
+
+runs = [Run(data="digits", net="linear", weighting="CCE", iterations=1, device="cpu", seed=s) for s in (0, 1)]
+for outcome in execute_many(runs, Path(sys.argv[1]), jobs=2):
+    print(outcome.error)
+"""
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "runs")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('must do so under `if __name__ == "__main__":`') == 2
+
+
+def test_what_is_asked_for_must_make_sense(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="jobs must be 1 or more, not 0"):
+        execute_many(RUNS, tmp_path, jobs=0)
+    with pytest.raises(ValueError, match="is there twice"):
+        execute_many([RUN, RUN], tmp_path)
+    assert execute_many([], tmp_path) == []
+
+
+def test_an_evaluation_leaves_turns_to_others_and_tells_nothing(tmp_path: Path) -> None:
+    run, told = replace(RUN, iterations=2, evaluate_every=2), list[Update]()
+    turns = list(updates(run, tmp_path / "turns", should_stop=lambda: False, speed=Speed(False, False, False)))
+    execute(run, tmp_path / "watched", watch=told.append)
+    assert [turn for turn in turns if turn is not None] == told
+    assert [turn is None for turn in turns] == [False, True, True, True, False]  # 1,257 + 540 images: three batches
+    assert told[-1].row is not None
+
+
+def test_waiting_for_the_device_is_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beats = list[int]()
+    monkeypatch.setattr(import_module("reweigh.lab.run.execute"), "heartbeat", lambda: beats.append)
+    execute(RUN, tmp_path / "usual")
+    usual = len(beats)
+
+    def slowly(*arguments: Any) -> Any:
+        yield from [WAITING] * 1000
+        return (yield from seen_of(*arguments))
+
+    monkeypatch.setattr("reweigh.lab.train.evaluate.seen_of", slowly)
+    execute(RUN, tmp_path / "slow")
+    assert len(beats) == 2 * usual
+
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def on_a_gpu(folder: Path, **changed: Any) -> list[Run]:
+    rng = np.random.default_rng(0)
+    np.savez(folder / "images.npz", x=rng.integers(0, 255, (400, 32, 32, 3), dtype=np.uint8), y=np.arange(400) % 4)
+    changed |= {"device": "cuda", "deterministic": True, "net": "resnet20", "data": str(folder / "images.npz")}
+    return [replace(run, **changed) for run in RUNS]
+
+
+@GPU
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_jobs_on_a_gpu_give_what_each_gives_alone(tmp_path: Path, precision: str) -> None:
+    runs = on_a_gpu(tmp_path, precision=precision)
+    single = [learnt(execute(run, tmp_path / "alone")) for run in runs]
+    outcomes = execute_many(runs, tmp_path / "together", jobs=3)
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert [learnt(outcome.folder) for outcome in outcomes] == single
+
+
+@GPU
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_jobs_on_a_gpu_go_on_where_they_stopped(tmp_path: Path, precision: str) -> None:
+    plain, *others = on_a_gpu(tmp_path, precision=precision)
+    methods = ("ELR(lam=1)", "CoTeaching(0.4, warm_up=2)")
+    taught = [replace(run, weighting=None, method=name) for run, name in zip(others, methods, strict=True)]
+    runs = [plain, *taught]
+    single = [learnt(execute(run, tmp_path / "alone")) for run in runs]
+    for stop in (10, 25):
+        seen = [0]
+
+        def watch(number: int, update: Update, seen: list[int] = seen) -> None:
+            seen[0] = max(seen[0], update.step)
+
+        def stop_now(seen: list[int] = seen, stop: int = stop) -> bool:
+            return seen[0] >= stop
+
+        stopped = execute_many(runs, tmp_path / "together", jobs=3, watch=watch, should_stop=stop_now)
+        assert [type(outcome.error) for outcome in stopped] == [Interrupted] * 3
+    outcomes = execute_many(runs, tmp_path / "together", jobs=3)
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert [learnt(outcome.folder) for outcome in outcomes] == single

@@ -1,0 +1,77 @@
+"""What a method can use of a GPU, as far as that shows without one."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from reweigh.lab.batches import Resident, Shuffled
+from reweigh.lab.run import Speed
+from reweigh.lab.train.captured import Captured, fastest, usable
+from reweigh.lab.train.loop import Eager
+
+
+def eager_of(method: Any, optimiser: torch.optim.Optimizer) -> Eager:
+    batches = Resident(np.zeros((8, 2), np.float32), np.arange(8) % 2, order=Shuffled(8, 4, 0))
+    batches.device = torch.device("cuda")  # as far as the choice is concerned
+    settings: dict[str, Any] = {"total": 10, "learning_rate": lambda step: 0.1, "autocast": nullcontext}
+    return Eager(method, batches, optimiser, **settings)
+
+
+def test_second_derivatives_are_torchs_own() -> None:
+    net = nn.Linear(2, 2)
+    kind = type("Twice", (), {"differentiates_twice": True, "capture_key": lambda self, step: None, "trainable": net})
+    eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
+    iteration, note = fastest(eager, Speed(compile=True))
+    assert isinstance(iteration, Captured)
+    assert note == "not compiled, without own convolutions: Twice differentiates twice"
+    assert usable(eager, Speed(compile=True)) == (Speed(True, False, False), note)
+    assert fastest(eager, Speed(kernels=False, compile=False))[1] is None
+
+
+def test_a_method_says_itself_why_it_is_not_captured() -> None:
+    net = nn.Linear(2, 2)
+    kind = type("Video", (), {"uncaptured": "Video sorts frames", "trainable": net, "predictor": net})
+    eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
+    assert fastest(eager, Speed(False, False, False))[1] is None
+    assert fastest(eager, Speed(True, False, False))[1] == "not captured: Video sorts frames"
+    assert usable(eager, Speed(True, True, True))[0] == Speed(False, True, True)
+
+
+def test_compiled_is_what_learns_also_where_another_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a resume of Masking, whose average predicts; both of two nets that teach each other."""
+    compiled: list[nn.Module] = []
+    monkeypatch.setattr("reweigh.lab.train.captured.compile_net", compiled.append)
+    net, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    for trainable in (net, nn.ModuleList([net, other]), nn.ModuleDict({"net": net, "channel": other})):
+        kind = type("Averaged", (), {"capture_key": None, "trainable": trainable, "predictor": nn.Linear(2, 2)})
+        fastest(eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1)), Speed(True, False, True))
+    assert compiled == [net, net, other, net]
+
+
+def test_a_net_whose_features_a_method_reads_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reweigh.lab.train.captured.compile_net", lambda net: pytest.fail("compiled"))
+    net = nn.Linear(2, 2)
+    kind = type("Reading", (), {"reads_features": True, "capture_key": None, "trainable": net, "predictor": net})
+    eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
+    note = "not compiled: Reading reads the features of the net, and what is compiled is the whole of it"
+    assert fastest(eager, Speed(True, False, True))[1] == note
+    assert usable(eager, Speed(True, True, True)) == (Speed(True, True, False), note)
+    assert usable(eager, Speed(True, True, False)) == (Speed(True, True, False), None)
+
+
+def test_one_line_says_all_that_a_method_leaves_unused() -> None:
+    """As DRSA and CAE, which read the net's features and cannot be captured either."""
+    net = nn.Linear(2, 2)
+    kind = type("Video", (), {"reads_features": True, "uncaptured": "Video sorts frames", "trainable": net})
+    found, note = usable(eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1)), Speed(True, True, True))
+    assert found == Speed(False, True, False)
+    assert note == (
+        "not compiled: Video reads the features of the net, and what is compiled is the whole of it; "
+        "not captured: Video sorts frames"
+    )
