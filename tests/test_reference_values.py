@@ -9,7 +9,7 @@ import torch
 
 import reweigh
 from reweigh import CCE, DM, GCE, MAE, MSE, Beta, Exponential, Normal
-from reweigh.emphasis import emphasis_variance, integral, potential
+from reweigh.emphasis import emphasis_variance, integral, potential, unit_weighting
 
 Z = {
     (0, 2): 3.194528049465,
@@ -96,8 +96,8 @@ def test_modes() -> None:
 
 
 def test_density_at_the_mode_after_unit_normalisation() -> None:
-    assert reweigh.unit(DM(0, 2))(0.0) == pytest.approx(2.3130, abs=5e-5)
-    assert reweigh.unit(DM(2, 8))(2 / 3) == pytest.approx(1.5530, abs=5e-5)
+    assert unit_weighting(DM(0, 2))(0.0) == pytest.approx(2.3130, abs=5e-5)
+    assert unit_weighting(DM(2, 8))(2 / 3) == pytest.approx(1.5530, abs=5e-5)
 
 
 def test_emphasis_variance_over_uniform_p() -> None:
@@ -110,10 +110,10 @@ def test_batch_shares() -> None:
     p = torch.tensor([0.9, 0.5, 0.1], dtype=torch.float64)
     logits = torch.stack((p.logit(), torch.zeros(3, dtype=torch.float64)), 1)
     target = torch.zeros(3, dtype=torch.long)
-    stats = reweigh.inspect(logits, target, DM(0.5, 12), taper=0.0)
+    stats = reweigh.batch_stats(logits, target, DM(0.5, 12), taper=0.0)
     assert stats.w.tolist() == pytest.approx([3.12183, 69.59138, 30.42486], rel=1e-6)
     assert stats.share.tolist() == pytest.approx([0.030268, 0.674740, 0.294992], abs=5e-7)
-    assert reweigh.inspect(logits, target, CCE()).share.tolist() == pytest.approx([1 / 15, 1 / 3, 3 / 5])
+    assert reweigh.batch_stats(logits, target, CCE()).share.tolist() == pytest.approx([1 / 15, 1 / 3, 3 / 5])
 
 
 def test_forward_symmetric_modes_rise_with_the_rate() -> None:

@@ -17,7 +17,8 @@ _NAMES_IN = {
         "AEL AGCE AUL CCE DM GCE IMAE MAE MSE SL Beta Curve Exponential Focal ForwardSymmetric Normal PHuber PerClass "
         "Tapered TruncatedGCE Uniform Weighting"
     ),
-    "reweigh.criterion": "BinaryCriterion Criterion LinearCriterion batch_stats",
+    "reweigh.criterion": "BinaryCriterion Criterion batch_stats",
+    "reweigh.linear": "LinearCriterion",
     "reweigh.emphasis": "emphasis_of from_loss",
     "reweigh.recommendation": "recommend",
     "reweigh.labels": "find_suspects",
@@ -29,11 +30,11 @@ __all__ = sorted([*_MODULE_OF, "__version__"])
 if TYPE_CHECKING:
     from reweigh.criterion import BinaryCriterion as BinaryCriterion
     from reweigh.criterion import Criterion as Criterion
-    from reweigh.criterion import LinearCriterion as LinearCriterion
     from reweigh.criterion import batch_stats as batch_stats
     from reweigh.emphasis import emphasis_of as emphasis_of
     from reweigh.emphasis import from_loss as from_loss
     from reweigh.labels import find_suspects as find_suspects
+    from reweigh.linear import LinearCriterion as LinearCriterion
     from reweigh.recommendation import recommend as recommend
     from reweigh.weightings import *  # noqa: F403
 

@@ -1,5 +1,791 @@
-"""The functional twins of the criterion modules, as `torch.nn.functional` is to `torch.nn`."""
+"""The arithmetic of the criterion, in plain differentiable torch.
 
-from reweigh.criterion.functional import binary_derivative_manipulation, derivative_manipulation
+    logits, target -> margin -> w -> normaliser -> (value, gradient)
 
-__all__ = ["binary_derivative_manipulation", "derivative_manipulation"]
+The gradient is ∂/∂z_i = s_i w(p_i) · direction_i · scale, where s = class weight x sample weight x valid, and the
+scale depends on reduction and normalisation:
+
+    |      | None or "unit"  | "batch"                         | "class", c being that of the label |
+    |------|-----------------|---------------------------------|------------------------------------|
+    | none | s w per example | its share s w / Σ s w           | s w / Σ_c s w · Σ_c s / Σ s        |
+    | sum  | sum of s w      | refused: DN is its own divisor  | refused                            |
+    | mean | divided by Σ s  | shares; DN replaces the divisor | shares                             |
+
+`_Designed` is the only autograd function: its forward pass computes the value and the gradient, on a GPU in fused
+kernels where `reweigh.ops` supports the inputs; its backward pass scales the stored gradient, or under
+`create_graph=True` evaluates the formula again, so that autograd can differentiate it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from reweigh import ops
+from reweigh.emphasis import potential, unit_weighting
+from reweigh.margin import (
+    class_dim,
+    log_probabilities,
+    margin,
+    margin_and_pull,
+    margins,
+    statistic,
+    unit_direction,
+)
+from reweigh.weightings import Weighting, as_weighting
+from reweigh.weightings.compose import is_tapered, lead, log_taper, select, tensors_in, with_tensors
+from reweigh.weightings.parameter import (
+    Parameter,
+    check,
+    entries,
+    holds,
+    in_checked_mode,
+    is_log_zero,
+    is_readable,
+    number_of,
+)
+
+Reduction: TypeAlias = Literal["none", "mean", "sum"]
+Normalise: TypeAlias = Literal["auto", "batch", "class", "unit"] | None
+Taper: TypeAlias = "Parameter | Literal['auto']"
+Value: TypeAlias = Literal["cross_entropy", "objective"]
+
+# The paper's authors divided by 2 (1 - p) + 1e-6: a taper of 5e-7, after normalisation.
+PUBLISHED_TAPER = 5e-7
+CEILING = {torch.float64: 700, torch.float32: 80}  # of log w relative to the largest that counts
+
+
+def derivative_manipulation(
+    logits: Tensor,
+    target: Tensor,
+    weighting: Weighting | Callable[..., Tensor],
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+    normalise: Normalise = "auto",
+    taper: Taper = "auto",
+    value: Value = "cross_entropy",
+    process_group: Any = None,
+    sample_weight: Tensor | None = None,
+    log_normaliser: Tensor | float | None = None,
+) -> Tensor:
+    """Return cross entropy, with the gradient w(p_i) · direction_i · scale.
+
+    The arguments are those of `reweigh.Criterion` and of its call.
+
+    >>> from reweigh.weightings import DM
+    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    >>> derivative_manipulation(logits, torch.tensor([0, 0]), DM(lam=0.5, beta=8)).backward()
+    >>> logits.grad.abs().sum(1)  # each example's share of the batch
+    tensor([0.1055, 0.8945])
+    """
+    settings = resolve(
+        weighting,
+        reduction,
+        normalise,
+        taper,
+        value,
+        process_group,
+        ignore_index=ignore_index,
+        smoothing=label_smoothing,
+    )
+    return evaluate(logits, target, settings, Factors(weight, None, sample_weight), log_normaliser)
+
+
+def binary_derivative_manipulation(
+    logits: Tensor,
+    target: Tensor,
+    weighting: Weighting | Callable[..., Tensor],
+    *,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: Reduction = "mean",
+    normalise: Normalise = "auto",
+    taper: Taper = "auto",
+    value: Value = "cross_entropy",
+    process_group: Any = None,
+    sample_weight: Tensor | None = None,
+    log_normaliser: Tensor | float | None = None,
+) -> Tensor:
+    """Return binary cross entropy: every logit is a two-class problem of its own, with derivative w(p) / 2.
+
+    The arguments are those of `reweigh.BinaryCriterion` and of its call.
+
+    >>> from reweigh.weightings import CCE
+    >>> z, y = torch.tensor([0.3, -1.0]), torch.tensor([1.0, 0.0])
+    >>> ours = binary_derivative_manipulation(z, y, CCE())
+    >>> bool(torch.isclose(ours, torch.nn.functional.binary_cross_entropy_with_logits(z, y)))
+    True
+    """
+    settings = resolve(weighting, reduction, normalise, taper, value, process_group, binary=True)
+    return evaluate(logits, target, settings, Factors(weight, pos_weight, sample_weight), log_normaliser)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a criterion does, with "auto" resolved and unit normalisation divided into the weighting."""
+
+    weighting: Weighting
+    reduction: Reduction
+    normalise: Literal["batch", "class", "unit"] | None
+    taper: Parameter
+    value: Value
+    process_group: Any
+    ignore_index: int = -100
+    smoothing: float = 0.0
+    binary: bool = False
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether the gradients of a call are shares of one unit."""
+        return self.normalise in ("batch", "class")
+
+
+class Factors(NamedTuple):
+    """Class weights, weights of positive labels (binary only), and weights of examples or positions."""
+
+    weight: Tensor | None = None
+    pos_weight: Tensor | None = None
+    sample_weight: Tensor | None = None
+
+
+class Labels(NamedTuple):
+    """The labels of a call: one per position for class indices, all C (leading dimension) for probabilities.
+
+    A binary criterion has two per logit, present and absent (leading dimension). `s` is class weight x sample weight x
+    valid, times the label's probability where targets are probabilities; None where every label counts once. `valid`
+    is None where no label is ignored. A mean divides by `divisor`. `classes` is the class of every label.
+    """
+
+    kind: Literal["index", "probabilities", "binary"]
+    index: Tensor
+    classes: Tensor
+    num_classes: int
+    s: Tensor | None
+    valid: Tensor | None
+    divisor: Tensor | float
+    positions: torch.Size
+
+
+def resolve(
+    weighting: Weighting | Callable[..., Tensor],
+    reduction: Reduction,
+    normalise: Normalise,
+    taper: Taper,
+    value: Value,
+    process_group: Any,
+    *,
+    ignore_index: int = -100,
+    smoothing: float = 0.0,
+    binary: bool = False,
+    unit: Callable[[Weighting], Weighting] = unit_weighting,
+) -> Settings:
+    """Check the settings and resolve "auto" to what was published for that kind of weighting.
+
+    A weighting that comes from a loss keeps its own scale (no normalisation, no taper); a density is normalised over
+    the batch and tapered by 5e-7, unless it is `Tapered` already, also as a part.
+    """
+    weighting = as_weighting(weighting)
+    one_of("reduction", reduction, ("none", "mean", "sum"))
+    one_of("normalise", normalise, ("auto", "batch", "class", "unit", None))
+    one_of("value", value, ("cross_entropy", "objective"))
+    if normalise == "auto":
+        normalise = "batch" if weighting.kind == "density" else None
+    if normalise in ("batch", "class") and reduction == "sum":
+        raise ValueError(
+            f"reduction='sum' does not go with normalise={normalise!r}, which is its own divisor; "
+            "use reduction='mean' or 'none', or normalise='unit' or None"
+        )
+    if normalise == "class" and binary:
+        raise ValueError("normalise='class' is for one label among several classes; a binary criterion has 'batch'")
+    if isinstance(taper, str):
+        one_of("taper", taper, ("auto", "a number >= 0"))
+        taper = 0.0 if weighting.kind == "loss" or is_tapered(weighting) else PUBLISHED_TAPER
+    check("criterion", "taper", taper, low=0)
+    if not isinstance(smoothing, (int, float)) or not 0 <= smoothing <= 1:
+        raise ValueError(f"label_smoothing must be a number in [0, 1], got {smoothing!r}")
+    if normalise == "unit":
+        weighting = unit(weighting)
+    return Settings(weighting, reduction, normalise, taper, value, process_group, ignore_index, smoothing, binary)
+
+
+def evaluate(
+    logits: Tensor,
+    target: Tensor,
+    settings: Settings,
+    factors: Factors = Factors(),  # noqa: B008  (immutable)
+    log_normaliser: Tensor | float | None = None,
+) -> Tensor:
+    """Return the value of a call; its gradient by the logits is the designed one."""
+    check_call(logits, target, settings, factors, log_normaliser)
+    parameters = [x for x, _ in tensors_in((settings.weighting, settings.taper))]
+    shown = None
+    if settings.value == "objective" or any(x is not None and x.requires_grad for x in factors):
+        # the value has derivatives by these, too, which the margins are no part of
+        labels = read(logits, target, settings, factors)
+        shown, _ = _weigh(logits, _margin_of(logits.detach(), labels), labels, settings, log_normaliser)
+    inputs = (shown, logits, target, *factors, log_normaliser, settings, *parameters)
+    if not torch.compiler.is_compiling():
+        function = _DesignedForward.apply
+    elif torch.is_grad_enabled() and logits.requires_grad:
+        function = _Designed.apply
+    else:  # compilers call a function that nobody differentiates in another way
+        function = _Designed.forward
+    return function(*inputs)[0]  # type: ignore[no-any-return]
+
+
+class _Designed(torch.autograd.Function):
+    """The value; its derivative by the logits is the designed gradient, which is `size * pull`.
+
+    `shown` is returned as the value where it is given, and has a derivative of 1.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:  # torch binds named arguments at every call
+        shown, logits, target, weight, pos_weight, sample_weight, log_normaliser, settings, *parameters = inputs
+        settings, factors = _with(settings, parameters), Factors(weight, pos_weight, sample_weight)
+        if shown is None and ops.supports(logits, target, settings, factors, log_normaliser):
+            return ops.value_and_pull(logits, target, settings, factors)
+        labels = read(logits, target, settings, factors)
+        if labels.kind == "index":
+            m, pull = margin_and_pull(logits, labels.index)
+            value, size = _weigh(logits, m, labels, settings, log_normaliser)
+        else:
+            m = _margin_of(logits, labels)
+            value, force = _weigh(logits, m, labels, settings, log_normaliser)
+            pull = _pull_of(logits, m, labels, force)
+            size = pull.new_ones(())
+        return value if shown is None else shown.clone(), size, pull
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        _, logits, target, weight, pos_weight, sample_weight, log_normaliser, ctx.settings, *parameters = inputs
+        _, size, pull = output
+        ctx.log_normaliser = None if isinstance(log_normaliser, Tensor) else log_normaliser
+        z = log_normaliser if isinstance(log_normaliser, Tensor) else None
+        ctx.save_for_backward(size, pull, logits, target, weight, pos_weight, sample_weight, z, *parameters)
+        ctx.mark_non_differentiable(size, pull)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
+        size, pull, logits, *others = ctx.saved_tensors
+        factor, constants = incoming[0], (None,) * (len(others) + 1)
+        of_shown = factor if ctx.needs_input_grad[0] else None
+        if factor is None or not ctx.needs_input_grad[1]:
+            return of_shown, None, *constants
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # to be differentiated again
+            gradient = _gradient(factor, logits, *others[:5], ctx.log_normaliser, ctx.settings, *others[5:])
+            return of_shown, gradient.to(logits.dtype), *constants
+        gradient = _along((factor * size).to(pull.dtype), pull) * pull
+        return of_shown, gradient.to(logits.dtype), *constants
+
+
+class _DesignedForward(_Designed):
+    """`_Designed` with a rule for forward mode, which torch.compile does not read."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        _Designed.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(*[x if isinstance(x, Tensor) else None for x in inputs[1:7]], *inputs[8:])
+        ctx.shape = output[0].shape
+
+    @staticmethod
+    def jvp(ctx: Any, shown: Tensor | None, along: Tensor | None, *others: Any) -> tuple[Tensor | None, None, None]:
+        if any(isinstance(other, Tensor) for other in others):
+            raise RuntimeError(
+                "forward mode differentiates a criterion by its logits alone, not by weights or parameters"
+            )
+        logits, target, weight, pos_weight, sample_weight, z, *parameters = ctx.saved_tensors
+        if along is None:
+            return shown, None, None
+        factors = (target, weight, pos_weight, sample_weight, z)
+        slope = _gradient(1.0, logits, *factors, ctx.log_normaliser, ctx.settings, *parameters) * along
+        slope = statistic(slope)
+        if ctx.shape == slope.shape:
+            pass  # binary, one value per element
+        elif ctx.shape:
+            slope = slope.sum(class_dim(logits))
+        else:
+            slope = slope.sum()
+        slope = slope.to(logits.dtype if logits.dtype == torch.float64 else torch.float32)
+        return slope if shown is None else slope + shown, None, None
+
+
+def _with(settings: Settings, parameters: tuple[Tensor, ...]) -> Settings:
+    """Return the settings with these tensors in place of those in the weighting and the taper."""
+    if not parameters:
+        return settings
+    remaining = iter(parameters)
+    weighting, taper = with_tensors((settings.weighting, settings.taper), lambda *_: next(remaining))
+    return replace(settings, weighting=weighting, taper=taper)
+
+
+def _gradient(
+    factor: Tensor | float,
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    pos_weight: Tensor | None,
+    sample_weight: Tensor | None,
+    log_normaliser: Tensor | None,
+    number: float | None,
+    settings: Settings,
+    *parameters: Tensor,
+) -> Tensor:
+    """Return the designed gradient for an incoming factor per value, shaped like the logits, with a graph."""
+    settings, factors = _with(settings, parameters), Factors(weight, pos_weight, sample_weight)
+    labels = read(logits, target, settings, factors)
+    m = _margin_of(logits, labels)
+    _, force = _weigh(logits, m, labels, settings, number if log_normaliser is None else log_normaliser)
+    return _pull_of(logits, m, labels, force * factor)
+
+
+def _along(factor: Tensor, logits: Tensor) -> Tensor:
+    """Return a factor per position with the dimension of the classes."""
+    return factor.unsqueeze(class_dim(logits)) if 0 < factor.ndim < logits.ndim else factor
+
+
+def _margin_of(logits: Tensor, labels: Labels) -> Tensor:
+    if labels.kind == "index":
+        return margin(logits, labels.index)
+    if labels.kind == "probabilities":
+        return margins(logits)
+    z = statistic(logits)
+    return torch.stack((z, -z))
+
+
+def _pull_of(logits: Tensor, m: Tensor, labels: Labels, force: Tensor) -> Tensor:
+    """Return Σ force · (softmax over the others - onehot) over the labels of every position, shaped like the logits."""
+    dim = class_dim(logits)
+    if labels.kind == "index":
+        direction = unit_direction(logits, labels.index)
+        return (2 * force).unsqueeze(dim).to(direction.dtype) * direction
+    if labels.kind == "binary":
+        return force[1] - force[0]
+    # at class k: p_k Σ_{j ≠ k} force_j / q_j - force_k; only the top class t can have a small q, and p_k / q_t, which
+    # is below 1 for every other class, comes from the logarithms
+    log_p, log_q = log_probabilities(m)
+    top = m.detach().argmax(0, keepdim=True)
+    is_top = torch.zeros_like(m, dtype=torch.bool).scatter(0, top, True)
+    ratio = (force / log_q.exp().masked_fill(is_top, 1.0)).masked_fill(is_top, 0.0)
+    of_top, log_q_top = force.gather(0, top), log_q.gather(0, top)
+    alone = log_q_top == -math.inf  # no other class is admissible
+    to_top = (log_p - log_q_top.masked_fill(alone, 0.0)).exp().masked_fill(is_top | alone, 0.0)
+    gradient = log_p.exp() * (ratio.sum(0, keepdim=True) - ratio) + to_top * of_top - force
+    return gradient.movedim(0, dim)
+
+
+def _weigh(
+    logits: Tensor, m: Tensor, labels: Labels, settings: Settings, log_normaliser: Tensor | float | None
+) -> tuple[Tensor, Tensor]:
+    """Return the value of a call, one number or one for each position, and the force of every label.
+
+    The force is what softmax over the others - onehot, twice the unit direction, is multiplied by: s w · scale / 2.
+    """
+    s, has_shares = labels.s, settings.has_shares
+    log_p, log_q = log_probabilities(m)
+    parts = (settings.weighting, settings.taper)
+    weighting, taper = select(parts, labels.classes, labels.num_classes, labels.positions)
+    log_w = weighting.log_weight(log_p, log_q)
+    is_idle = _is_idle(m, labels)
+    log_w = log_w.masked_fill(is_idle, -math.inf)
+    mean = _mean(labels, settings) if settings.reduction == "mean" else 1.0
+    scale = group_size(settings.process_group) if has_shares else mean
+    log_scale: Tensor | None = None
+    if has_shares:
+        if log_normaliser is None:
+            log_normaliser = _log_total(log_w, is_idle, labels, settings)
+        log_z = torch.as_tensor(log_normaliser, dtype=log_w.dtype, device=log_w.device)
+        log_scale = (-log_z).masked_fill(is_log_zero(log_z), 0.0)  # all weights 0 stay 0
+    log_sw = log_w if log_scale is None else log_w + log_scale
+    if isinstance(taper, Tensor) or taper > 0:
+        log_sw = log_sw + log_taper(log_q, taper)
+    force = _times(s, log_sw.exp()) * (scale / 2)
+    if settings.value == "cross_entropy":
+        terms = _times(s, -log_p)
+        if settings.reduction == "mean":
+            terms = terms * mean
+    else:
+        frozen = scale if log_scale is None else (log_scale.exp() * scale).detach()
+        terms = _times(s, potential(weighting, m.detach(), taper).to(log_p.dtype) * frozen)
+    if settings.reduction != "none":
+        terms = terms.sum()
+    elif labels.kind != "index":
+        terms = terms.sum(0)
+    return terms.to(logits.dtype if logits.dtype == torch.float64 else torch.float32), force
+
+
+def _mean(labels: Labels, settings: Settings) -> Tensor | float:
+    """Return one over what a mean divides by; a mean over nothing divides by 1."""
+    divisor, group = labels.divisor, settings.process_group
+    if group is not None:
+        divisor = over_group(torch.as_tensor(divisor, dtype=torch.float64, device=labels.index.device), group)
+    if isinstance(divisor, Tensor):
+        return group_size(group) / torch.where(divisor == 0, 1.0, divisor)
+    return group_size(group) / (divisor or 1.0)
+
+
+def _is_idle(m: Tensor, labels: Labels) -> Tensor:
+    """Return where a label has no derivative: it is ignored, or no other class is admissible."""
+    return m == math.inf if labels.valid is None else ~labels.valid | (m == math.inf)
+
+
+def _times(s: Tensor | None, x: Tensor) -> Tensor:
+    """Return s x, where a label with s = 0 adds nothing, not even an infinity or NaN; x where s is None.
+
+    A finite x stays in the graph, so that the product has its derivative at s = 0.
+    """
+    return x if s is None else s * torch.where(s == 0, x.nan_to_num(0.0, 0.0, 0.0), x)
+
+
+def _log_total(log_w: Tensor, is_idle: Tensor, labels: Labels, settings: Settings) -> Tensor:
+    """Return the logarithm of what a call divides by: one number, or within classes one for each label."""
+    s, group = labels.s, settings.process_group
+    if s is None and group is None and settings.normalise != "class":
+        return log_w.flatten().logsumexp(0)
+    s = (torch.ones_like(log_w) if s is None else s).masked_fill(is_idle, 0.0)
+    if settings.normalise == "class":
+        return log_class_totals(log_w, s, labels.classes, labels.num_classes, group)
+    return log_total(log_w, s, group)
+
+
+def log_total(log_w: Tensor, s: Tensor, group: Any) -> Tensor:
+    """Return log Σ s w over the batch and the process group; -inf where nothing counts, NaN where a NaN does.
+
+    Relative to the largest weight that counts, so that no β overflows, and with s outside the logarithm, so that it
+    can be differentiated at s = 0.
+    """
+    top = log_w.detach().masked_fill(s == 0, -math.inf)
+    top = top.amax() if top.numel() else top.new_full((), -math.inf)
+    if group is not None:
+        dist.all_reduce(top, dist.ReduceOp.MAX, group)
+    top = torch.where(is_log_zero(top), 0.0, top)
+    # the ceiling only meets labels with s = 0, whose infinite weight must not become 0 * inf
+    w = (log_w - top).clamp_max(CEILING[log_w.dtype]).exp()
+    total = over_group(_times(s, w).sum(), group)
+    is_empty = total == 0
+    return torch.where(is_empty, -math.inf, top + torch.where(is_empty, 1.0, total).log())
+
+
+def log_class_totals(log_w: Tensor, s: Tensor, index: Tensor, num_classes: int, group: Any = None) -> Tensor:
+    """Return what the s w of every label is divided by: L_c = log Σ_c s w - log (Σ_c s / Σ s), its class being c.
+
+    So a class has that share of the gradient which it has of s, and w decides how it is divided within the class. A
+    label whose class weighs nothing has -inf.
+
+    Args:
+        log_w: of every label, any shape; -inf where there is no derivative.
+        s: class weight x sample weight x valid; 0 where there is no derivative.
+        index: the class of every label; it and s broadcast to log_w.
+        num_classes: C.
+        group: of processes whose labels count together.
+
+    >>> log_w, y = torch.tensor([0.0, 1.0, 5.0]), torch.tensor([0, 0, 1])
+    >>> (log_w - log_class_totals(log_w, torch.ones(3), y, 2)).exp()
+    tensor([0.1793, 0.4874, 0.3333])
+    """
+    where = index.expand(log_w.shape).reshape(-1)
+
+    def per_class(x: Tensor) -> Tensor:
+        own = x.new_zeros(num_classes).index_add(0, where, x.expand(log_w.shape).reshape(-1))
+        return over_group(own, group)
+
+    top = log_w.detach().masked_fill(s == 0, -math.inf).reshape(-1)
+    top = top.new_full((num_classes,), -math.inf).scatter_reduce(0, where, top, "amax")
+    if group is not None:
+        dist.all_reduce(top, dist.ReduceOp.MAX, group)
+    top = torch.where(is_log_zero(top), 0.0, top)
+    w = (log_w - entries(top, index)).clamp_max(CEILING[log_w.dtype]).exp()
+    total, mass = per_class(_times(s, w)), per_class(s)
+    is_empty, everything = total == 0, mass.sum()
+    share = torch.where(is_empty, 1.0, mass / torch.where(everything == 0, 1.0, everything))
+    of_class = torch.where(is_empty, -math.inf, top + torch.where(is_empty, 1.0, total).log() - share.log())
+    return entries(of_class, index)
+
+
+def group_size(group: Any) -> float:
+    return 1.0 if group is None else float(dist.get_world_size(group))
+
+
+def over_group(local: Tensor, group: Any) -> Tensor:
+    """Return the sum over the process group; the other ranks' part is a constant to autograd."""
+    if group is None:
+        return local
+    everywhere = local.detach().clone()
+    dist.all_reduce(everywhere, dist.ReduceOp.SUM, group)
+    return local + (everywhere - local.detach())
+
+
+def read(logits: Tensor, target: Tensor, settings: Settings, factors: Factors) -> Labels:
+    """Read target and factors as `torch.nn.CrossEntropyLoss` or `BCEWithLogitsLoss` take them; refuse wrong shapes."""
+    if settings.binary:
+        return _read_binary(logits, target, factors)
+    dim = class_dim(logits)
+    num_classes = logits.shape[dim]
+    positions = logits.shape[:dim] + logits.shape[dim + 1 :]
+    weight, sample_weight = factors.weight, factors.sample_weight
+    if weight is not None and weight.shape != (num_classes,):
+        raise ValueError(
+            f"weight must have one entry for each of the {num_classes} classes, got shape {tuple(weight.shape)}"
+        )
+    if sample_weight is not None:
+        sample_weight = statistic(lead(sample_weight, positions, "sample_weight"))
+    by_class = None if weight is None else statistic(weight)
+    if target.is_floating_point():
+        if target.shape != logits.shape:
+            raise ValueError(
+                f"target of probabilities must have the logits' shape {tuple(logits.shape)}, got {tuple(target.shape)}"
+            )
+        if settings.ignore_index >= 0:
+            raise ValueError(
+                f"ignore_index={settings.ignore_index} does not go with a target of probabilities, which names no "
+                "class; give a sample_weight of 0 to what is to be ignored"
+            )
+        index = classes = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(positions))
+        valid, share = None, statistic(target.movedim(dim, 0))
+        share = share * (1 - settings.smoothing) + settings.smoothing / num_classes
+        divisor = torch.ones(positions, dtype=share.dtype, device=share.device)
+        if by_class is not None:
+            total = share.sum(0)
+            divisor = (share * entries(by_class, classes)).sum(0) / torch.where(total == 0, 1.0, total)
+    else:
+        index, valid = known_labels(target, positions, num_classes, settings.ignore_index)
+        if settings.smoothing == 0:
+            return _index_labels(index, valid, num_classes, by_class, sample_weight, positions)
+        classes = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(positions))
+        share = statistic(index == classes) * (1 - settings.smoothing) + settings.smoothing / num_classes
+        if valid is not None:
+            share = share * valid
+        # before smoothing, as in torch
+        divisor = (
+            torch.ones(positions, dtype=share.dtype, device=share.device)
+            if by_class is None
+            else entries(by_class, index)
+        )
+        divisor = divisor if valid is None else divisor * valid
+    s = share if by_class is None else share * entries(by_class, classes)
+    if sample_weight is not None:
+        s, divisor = s * sample_weight, divisor * sample_weight
+    return Labels("probabilities", index, classes, num_classes, s, valid, divisor.sum(), positions)
+
+
+def _index_labels(
+    index: Tensor,
+    valid: Tensor | None,
+    num_classes: int,
+    weight: Tensor | None,
+    sample_weight: Tensor | None,
+    positions: torch.Size,
+) -> Labels:
+    s = None if valid is None else statistic(valid)
+    if weight is not None:
+        s = entries(weight, index) if s is None else s * entries(weight, index)
+    if sample_weight is not None:
+        s = sample_weight.expand(positions) if s is None else s * sample_weight
+    divisor = float(index.numel()) if s is None else s.sum()
+    return Labels("index", index, index, num_classes, s, valid, divisor, positions)
+
+
+def known_labels(
+    target: Tensor, positions: torch.Size, num_classes: int, ignore_index: int
+) -> tuple[Tensor, Tensor | None]:
+    """Return class indices in 64 bits, 0 where one is ignored, and which are not; None where all are known to count.
+
+    Labels out of range are refused where values can be read: on a CPU, or under `torch.autograd.detect_anomaly`.
+    """
+    if target.dtype == torch.bool or target.is_complex():
+        raise TypeError(
+            f"target must hold class indices (integers) or probabilities (floating point), got {target.dtype}"
+        )
+    if target.shape != positions:
+        raise ValueError(
+            f"target of class indices must be shaped {tuple(positions)}, the logits' shape without the classes, "
+            f"got {tuple(target.shape)}"
+        )
+    target = target.long()  # before it is compared: -100 is 156 in a uint8
+    if target.numel() and not 0 <= ignore_index < num_classes:
+        low, high = map(number_of, target.aminmax())
+        if low is not None and high is not None and low >= 0 and high < num_classes:
+            return target, None
+    valid = target != ignore_index
+    if is_readable(target):
+        within = (target >= 0) & (target < num_classes) | ~valid
+        if not holds(within):
+            bad = target[~within][0].item()
+            raise ValueError(f"target must be in [0, {num_classes - 1}] or ignore_index={ignore_index}, got {bad}")
+    return target.masked_fill(~valid, 0), valid
+
+
+def _read_binary(logits: Tensor, target: Tensor, factors: Factors) -> Labels:
+    """Read two labels for each logit, present (margin z) and absent (margin -z), weighted by y and 1 - y.
+
+    `weight` and `pos_weight` broadcast from the last dimension, as in torch; `sample_weight`, which has one factor per
+    example at least, from the first.
+    """
+    if target.shape != logits.shape:
+        raise ValueError(f"target must have the logits' shape {tuple(logits.shape)}, got {tuple(target.shape)}")
+    y = statistic(target)
+    if not holds((y >= 0) & (y <= 1)):
+        raise ValueError(f"target must be in [0, 1], got values from {y.min().item():g} to {y.max().item():g}")
+    weight, pos_weight, sample_weight = factors
+    s = torch.stack((y if pos_weight is None else y * statistic(pos_weight), 1 - y))
+    if weight is not None:
+        try:
+            s = s * statistic(weight).expand(logits.shape)
+        except RuntimeError as error:
+            raise ValueError(
+                f"weight of shape {tuple(weight.shape)} does not broadcast to {tuple(logits.shape)}"
+            ) from error
+    if sample_weight is not None:
+        s = s * statistic(lead(sample_weight, logits.shape, "sample_weight"))
+    num_classes, *within = logits.shape[class_dim(logits) :] or (1,)
+    classes = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(within))
+    # as BCEWithLogitsLoss: a mean over elements, whatever their weights
+    return Labels("binary", classes, classes, num_classes, s, None, float(logits.numel()), logits.shape)
+
+
+def check_call(
+    logits: Tensor, target: Tensor, settings: Settings, factors: Factors, log_normaliser: Tensor | float | None
+) -> None:
+    """Refuse what is no tensor, logits that are no numbers, and factors that don't go with the normalisation."""
+    if (
+        not isinstance(logits, Tensor)
+        or not isinstance(target, Tensor)
+        or any(x is not None and not isinstance(x, Tensor) for x in factors)
+    ):
+        check_tensors({"logits": logits, "target": target}, **factors._asdict())
+    if not logits.is_floating_point():
+        raise TypeError(f"logits must be floating point, got {logits.dtype}")
+    if logits.ndim == 0 and not settings.binary:
+        raise ValueError("logits must be shaped (C), (N, C) or (N, C, d1, ...), got a scalar")
+    if in_checked_mode() and not holds(~logits.isnan()):
+        where = tuple(logits.isnan().nonzero()[0].tolist())
+        raise ValueError(f"logits must not be NaN under torch.autograd.detect_anomaly, got NaN at {where}")
+    if log_normaliser is not None and settings.normalise != "batch":
+        raise ValueError(
+            "log_normaliser is the divisor of normalise='batch'; this criterion does not normalise over the batch"
+        )
+    if settings.has_shares:
+        for name, factor in factors._asdict().items():
+            if factor is not None and not holds(factor.detach() >= 0):
+                least = factor.min().item()
+                raise ValueError(f"{name} must be >= 0 under normalise={settings.normalise!r}, got {least:g}")
+
+
+def check_tensors(needed: Mapping[str, object], **factors: object) -> None:
+    """Refuse what is no tensor, by name; of the factors those that are given.
+
+    >>> check_tensors({"logits": torch.zeros(1, 2), "target": [0]})
+    Traceback (most recent call last):
+        ...
+    TypeError: target must be a tensor, got a list: give torch.as_tensor(target)
+    """
+    given = {name: factor for name, factor in factors.items() if factor is not None}
+    for name, value in {**needed, **given}.items():
+        if not isinstance(value, Tensor):
+            kind = type(value).__name__
+            raise TypeError(f"{name} must be a tensor, got a {kind}: give torch.as_tensor({name})")
+
+
+def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    """Refuse a value that is not among the allowed ones.
+
+    >>> one_of("reduction", "avg", ("none", "mean", "sum"))
+    Traceback (most recent call last):
+        ...
+    ValueError: reduction must be one of 'none', 'mean', 'sum', got 'avg'
+    """
+    if isinstance(value, Tensor) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+@torch.no_grad()
+def log_normaliser_of(logits: Tensor, target: Tensor, settings: Settings, factors: Factors) -> Tensor:
+    """Return log Σ s w of a call and its process group, as batch normalisation would divide by."""
+    check_call(logits, target, settings, factors, None)
+    if settings.normalise == "class":
+        raise ValueError("log_normaliser adds up over micro-batches under normalise='batch', not under 'class'")
+    labels = read(logits, target, settings, factors)
+    m = _margin_of(logits, labels)
+    weighting = select(settings.weighting, labels.classes, labels.num_classes, labels.positions)
+    is_idle = _is_idle(m, labels)
+    log_w = weighting.log_weight(*log_probabilities(m)).masked_fill(is_idle, -math.inf)
+    log_z = _log_total(log_w, is_idle, labels, settings)
+    return torch.where(is_log_zero(log_z), -math.inf, log_z)
+
+
+class BatchStats(NamedTuple):
+    """What a criterion does with a batch, shaped like its positions.
+
+    Attributes:
+        p: probability of the label (its expectation for probability targets); NaN where the label is ignored.
+        w: the weight w(p), after unit normalisation where asked for, before class and sample weights and taper; NaN
+            where the label is ignored.
+        effective_size: (Σ g)² / Σ g² of the emitted norms g: how many examples the gradient really comes from. Where a
+            target spreads over several labels, whose directions partly cancel, g is the norm of their sum.
+        share: each position's part of the batch's gradient; sums to 1, or is 0 throughout.
+    """
+
+    p: Tensor
+    w: Tensor
+    effective_size: Tensor
+    share: Tensor
+
+
+@torch.no_grad()
+def batch_stats(
+    logits: Tensor,
+    target: Tensor,
+    weighting: Weighting | Callable[..., Tensor],
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    normalise: Normalise = "auto",
+    taper: Taper = "auto",
+    sample_weight: Tensor | None = None,
+) -> BatchStats:
+    """Return who counts how much in a batch; the arguments are those of `reweigh.Criterion`.
+
+    >>> from reweigh.weightings import CCE
+    >>> logits = torch.tensor([0.9, 0.5, 0.1]).logit()[:, None] * torch.tensor([[1.0, 0.0]])
+    >>> batch_stats(logits, torch.zeros(3, dtype=torch.long), CCE()).share
+    tensor([0.0667, 0.3333, 0.6000], dtype=torch.float64)
+    """
+    settings = resolve(
+        weighting, "mean", normalise, taper, "cross_entropy", None, ignore_index=ignore_index, smoothing=label_smoothing
+    )
+    factors = Factors(weight, None, sample_weight)
+    check_call(logits, target, settings, factors, None)
+    labels = read(logits, target, settings, factors)
+    m = _margin_of(logits, labels)
+    log_p, log_q = log_probabilities(m)
+    weighting = select(settings.weighting, labels.classes, labels.num_classes, labels.positions)
+    log_w = weighting.log_weight(log_p, log_q)
+    shares = replace(settings, normalise=settings.normalise if settings.has_shares else "batch")
+    _, norm = _weigh(logits, m, labels, shares, None)
+    p, w = log_p.exp(), log_w.exp().expand_as(m)
+    known = torch.ones_like(m, dtype=torch.bool) if labels.valid is None else labels.valid
+    if labels.kind == "probabilities" and labels.s is not None:
+        mass = labels.s.sum(0)
+        chance = labels.s / torch.where(mass == 0, 1.0, mass)
+        counts = ~_is_idle(m, labels) & (labels.s > 0)
+        p, w = (chance * p).sum(0), torch.where(counts, chance * w, 0.0).sum(0)
+        norm = _pull_of(statistic(logits), m, labels, norm).abs().sum(class_dim(logits))
+        norm = torch.where(counts.any(0), norm, 0.0)
+        known = (mass != 0) if labels.valid is None else labels.valid & (mass != 0)
+    total = norm.sum()
+    share = norm / torch.where(total == 0, 1.0, total)
+    size = share.sum().square() / share.square().sum().clamp_min(1e-300)
+    return BatchStats(torch.where(known, p, torch.nan), torch.where(known, w, torch.nan), size, share)

@@ -11,6 +11,8 @@ import torch
 import reweigh
 from instances import WEIGHTINGS, name
 from reweigh import CCE, DM, GCE, MAE, BinaryCriterion, Criterion, PerClass, Tapered, TruncatedGCE, Weighting
+from reweigh.emphasis import integral
+from reweigh.margin import margin
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 NORMALISE = [None, "unit", "batch", "class"]
@@ -107,7 +109,7 @@ def test_probability_targets_are_the_expectation_over_labels() -> None:
         expected = sum(chance[:, j : j + 1] * grad_of(criterion, logits, torch.full((5,), j)) for j in range(4))
         torch.testing.assert_close(grad_of(criterion, logits, chance), expected)
         shares = grad_of(Criterion(weighting, normalise="batch", taper=0.0), logits, chance)
-        per_label = torch.stack([weighting(reweigh.margin(logits, torch.full((5,), j)).sigmoid()) for j in range(4)], 1)
+        per_label = torch.stack([weighting(margin(logits, torch.full((5,), j)).sigmoid()) for j in range(4)], 1)
         torch.testing.assert_close(
             shares,
             grad_of(Criterion(weighting, normalise=None, reduction="sum", taper=0.0), logits, chance)
@@ -128,7 +130,7 @@ def test_parameters_by_class_and_by_example() -> None:
     onehot = torch.nn.functional.one_hot(target.clamp_min(0), 3).double()
     torch.testing.assert_close(grad_of(by_class, logits[:5], onehot[:5]), grad_of(by_example, logits, target)[:5])
     unit = grad_of(Criterion(PerClass(DM(0.5, beta)), normalise="unit", reduction="sum"), logits, target)
-    scale = 1 / reweigh.integral(DM(0.5, beta))[target.clamp_min(0)]
+    scale = 1 / integral(DM(0.5, beta))[target.clamp_min(0)]
     torch.testing.assert_close(unit, grad_of(by_class, logits, target) * scale[:, None])
 
 
@@ -186,16 +188,16 @@ def test_checked_mode_refuses_nan_and_labels_out_of_range() -> None:
 def test_inspect_tells_who_counts() -> None:
     logits = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
     target = torch.tensor([0, 1, 2, 3, 0, 1, 2, -100])
-    stats = reweigh.inspect(logits, target, DM(0.5, 8))
+    stats = reweigh.batch_stats(logits, target, DM(0.5, 8))
     assert stats.share.sum().item() == pytest.approx(1)
     assert stats.share[-1] == 0
     norms = grad_of(Criterion(DM(0.5, 8), taper=0.0), logits.double(), target).abs().sum(1)
-    torch.testing.assert_close(reweigh.inspect(logits.double(), target, DM(0.5, 8), taper=0.0).share, norms)
+    torch.testing.assert_close(reweigh.batch_stats(logits.double(), target, DM(0.5, 8), taper=0.0).share, norms)
     torch.testing.assert_close(stats.effective_size, 1 / stats.share.square().sum())
     torch.testing.assert_close(stats.p[:-1], logits[:-1].double().softmax(1).gather(1, target[:-1, None])[:, 0])
-    even = reweigh.inspect(torch.zeros(5, 2), torch.zeros(5).long(), CCE())
+    even = reweigh.batch_stats(torch.zeros(5, 2), torch.zeros(5).long(), CCE())
     assert even.effective_size.item() == pytest.approx(5)
-    empty = reweigh.inspect(torch.zeros(2, 2), torch.full((2,), -100), CCE())
+    empty = reweigh.batch_stats(torch.zeros(2, 2), torch.full((2,), -100), CCE())
     assert not empty.share.any()
 
 
@@ -225,8 +227,8 @@ def test_bad_settings_are_refused(settings: dict[str, object], words: str) -> No
     ids=repr,
 )
 def test_what_is_tapered_is_not_tapered_again(weighting: Weighting) -> None:
-    assert Criterion(weighting).options.taper == 0
-    assert Criterion(weighting + DM(0.5, 8)).options.taper == 5e-7
+    assert Criterion(weighting).settings.taper == 0
+    assert Criterion(weighting + DM(0.5, 8)).settings.taper == 5e-7
 
 
 @pytest.mark.parametrize(

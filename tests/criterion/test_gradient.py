@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import reweigh
 from instances import INSTANCES, WEIGHTINGS, name
 from reweigh import CCE, DM, Criterion, Weighting
-from reweigh.margin import unit_direction
+from reweigh.emphasis import integral, potential
+from reweigh.margin import margin, unit_direction
 from reweigh.weightings import FromLoss
 
 # Half an ulp of each type, with room for the few operations between; absolute: its smallest subnormal numbers.
@@ -41,11 +42,11 @@ def with_margins(margin: torch.Tensor, num_classes: int) -> tuple[torch.Tensor, 
 def test_l1_norm_is_the_weight_and_components_cancel(weighting: Weighting, num_classes: int) -> None:
     # a loss given as f(p) can know 1 - p no better than float64 does
     reach = 15 if isinstance(weighting, FromLoss) else 90
-    logits, target = with_margins(torch.linspace(-90, reach, 121), num_classes)
+    logits, target = with_margins(torch.linspace(-90, reach, 120), num_classes)
     logits = logits.float()
     grads = gradient(weighting, logits, target, normalise=None, taper=0.0, reduction="sum").double()
-    margin = reweigh.margin(logits.double(), target)
-    w = weighting(margin.sigmoid(), (-margin).sigmoid())
+    m = margin(logits.double(), target)
+    w = weighting(m.sigmoid(), (-m).sigmoid())
     # the float32 sum over classes is good to 2e-7; a weight that falls by e^200 across [0, 1] makes more of that
     rtol = 5e-6 if "200" in repr(weighting) else 1e-6
     torch.testing.assert_close(grads.abs().sum(1), w, rtol=rtol, atol=1e-37)
@@ -55,8 +56,8 @@ def test_l1_norm_is_the_weight_and_components_cancel(weighting: Weighting, num_c
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
 def test_gradient_is_weight_times_direction(weighting: Weighting) -> None:
     logits, target = with_margins(torch.linspace(-30, 30, 61), 5)
-    margin = reweigh.margin(logits, target)
-    w = weighting(margin.sigmoid(), (-margin).sigmoid())
+    m = margin(logits, target)
+    w = weighting(m.sigmoid(), (-m).sigmoid())
     grads = gradient(weighting, logits, target, normalise=None, taper=0.0, reduction="sum")
     torch.testing.assert_close(grads, w[:, None] * unit_direction(logits, target), rtol=1e-9, atol=1e-15)
 
@@ -101,7 +102,7 @@ def test_against_high_precision(dtype: torch.dtype, data: st.DataObject) -> None
 @pytest.mark.parametrize("taper", [5e-9, 5e-7, 1e-2, 1.0])
 def test_taper_scales_the_direction_after_normalisation(taper: float) -> None:
     logits, target = with_margins(torch.linspace(-20, 40, 61), 4)
-    q = (-reweigh.margin(logits, target)).sigmoid()
+    q = (-margin(logits, target)).sigmoid()
     plain = gradient(DM(0.5, 8), logits, target, normalise="batch", taper=0.0)
     tapered = gradient(DM(0.5, 8), logits, target, normalise="batch", taper=taper)
     torch.testing.assert_close(tapered, plain * (q / (q + taper))[:, None], rtol=1e-9, atol=1e-300)
@@ -131,11 +132,11 @@ def test_value_is_cross_entropy_or_objective() -> None:
     ce = torch.nn.functional.cross_entropy(logits, target)
     for weighting in (DM(0.5, 8), CCE(), reweigh.GCE(0.7)):
         torch.testing.assert_close(Criterion(weighting)(logits, target), ce)
-    p = reweigh.margin(logits, target).sigmoid()
+    p = margin(logits, target).sigmoid()
     objective = Criterion(reweigh.GCE(0.7), value="objective")(logits, target)
     torch.testing.assert_close(objective, ((1 - p**0.7) / 0.7).mean())
     scaled = Criterion(DM(0.5, 8), normalise="unit", taper=1e-3, value="objective", reduction="sum")(logits, target)
-    expected = reweigh.potential(DM(0.5, 8), reweigh.margin(logits, target), 1e-3) / reweigh.integral(DM(0.5, 8))
+    expected = potential(DM(0.5, 8), margin(logits, target), 1e-3) / integral(DM(0.5, 8))
     torch.testing.assert_close(scaled, expected.sum())
 
 

@@ -63,11 +63,13 @@ def test_an_index_to_ignore_is_refused_beside_probabilities() -> None:
     assert Criterion(CCE(), ignore_index=-1)(logits, logits.softmax(1)).isfinite()
 
 
-def test_a_mean_over_probabilities_divides_by_their_sum() -> None:
+def test_probabilities_that_do_not_sum_to_1_count_as_in_torch() -> None:
     logits = draw(3, 4)
     target = logits.softmax(1) * torch.tensor([[1.0], [0.5], [0.0]])
-    total = nn.functional.cross_entropy(logits, target, reduction="sum")
-    torch.testing.assert_close(Criterion(CCE())(logits, target), total / 1.5)
+    for settings in ({}, {"reduction": "sum"}, {"reduction": "none"}, {"label_smoothing": 0.1}):
+        ours, theirs = Criterion(CCE(), **settings), nn.CrossEntropyLoss(**settings)  # type: ignore[arg-type]
+        torch.testing.assert_close(ours(logits, target), theirs(logits, target))
+        torch.testing.assert_close(grad_of(ours, logits, target), grad_of(theirs, logits, target))
 
 
 DENSE: list[tuple[Weighting, dict[str, Any]]] = [

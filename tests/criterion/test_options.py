@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import reweigh
 from reweigh import CCE, DM, GCE, BinaryCriterion, Criterion, PerClass, Weighting
+from reweigh.functional import derivative_manipulation
 
 LOGITS = torch.randn(7, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 TARGET = torch.tensor([0, 1, 2, 0, 1, 2, 0])
@@ -51,15 +51,14 @@ def test_another_weighting_is_another_gradient(make: type[Criterion] | type[Bina
         torch.testing.assert_close(criterion.log_normaliser(LOGITS, target), same.log_normaliser(LOGITS, target))
 
 
-def test_a_bad_weighting_changes_nothing() -> None:
+def test_a_bad_weighting_is_refused_at_the_next_call() -> None:
     criterion = Criterion(GCE(0.7), reduction="sum")
-    before = repr(criterion), grad_of(criterion)
+    criterion.weighting = 8  # type: ignore[assignment]
     with pytest.raises(TypeError, match="weighting must be a Weighting or a callable"):
-        criterion.weighting = 8  # type: ignore[assignment]
+        criterion(LOGITS, TARGET)
+    criterion.weighting = DM(0.5, 8)
     with pytest.raises(ValueError, match="reduction='sum' does not go with normalise='batch'"):
-        criterion.weighting = DM(0.5, 8)
-    assert repr(criterion) == before[0]
-    torch.testing.assert_close(grad_of(criterion), before[1])
+        criterion(LOGITS, TARGET)
 
 
 def test_a_schedule_in_a_compiled_criterion() -> None:
@@ -136,7 +135,7 @@ def test_unit_normalisation_of_many_parameters_by_vmap() -> None:
     beta = torch.tensor([0.0, 2.0, 8.0], dtype=torch.float64)
 
     def gradient(b: Tensor) -> Tensor:
-        value = reweigh.functional.derivative_manipulation
+        value = derivative_manipulation
         return torch.func.grad(lambda z: value(z, TARGET, DM(0.5, b), normalise="unit"))(LOGITS)
 
     expected = [grad_of(Criterion(DM(0.5, b), normalise="unit")) for b in beta.tolist()]
@@ -162,8 +161,5 @@ def test_a_module_as_weighting_is_a_part_of_the_criterion(normalise: str | None)
         criterion(LOGITS, TARGET).backward()
     assert hill.a.grad is not None
     assert hill.a.grad != 0
-    criterion.weighting = CCE()
-    assert not list(criterion.parameters())
-    criterion.weighting = hill
     assert list(criterion.state_dict()) == ["weighting.a"]
     torch.testing.assert_close(grad_of(copy.deepcopy(criterion)), grad_of(criterion))

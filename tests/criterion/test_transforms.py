@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import reweigh
 from reweigh import CCE, DM, GCE, Criterion, Curve, Focal, PerClass, Tapered, Weighting
-from reweigh.criterion.linear import LinearCriterion
+from reweigh.functional import derivative_manipulation
+from reweigh.linear import LinearCriterion
 
 WEIGHTINGS = [
     CCE(),
@@ -76,7 +77,7 @@ def test_compiles_by_class_binary_and_functional() -> None:
     onehot = nn.functional.one_hot(target, 5).float()
 
     def functional(z: Tensor) -> Tensor:
-        return reweigh.functional.derivative_manipulation(z, target, DM(0.5, 8), label_smoothing=0.1)
+        return derivative_manipulation(z, target, DM(0.5, 8), label_smoothing=0.1)
 
     for function in (lambda z: by_class(z, target), lambda z: binary(z, onehot), functional):
         compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
@@ -146,7 +147,7 @@ def test_many_parameters_at_once_by_vmap() -> None:
     beta = torch.tensor([0.0, 2.0, 8.0], dtype=torch.float64)
 
     def gradient(b: Tensor) -> Tensor:
-        return torch.func.grad(lambda z: reweigh.functional.derivative_manipulation(z, target, DM(0.5, b)))(logits)
+        return torch.func.grad(lambda z: derivative_manipulation(z, target, DM(0.5, b)))(logits)
 
     expected = [grad_of(lambda z, b=b: Criterion(DM(0.5, float(b)))(z, target), logits) for b in beta]
     torch.testing.assert_close(torch.func.vmap(gradient)(beta), torch.stack(expected))

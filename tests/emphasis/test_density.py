@@ -13,7 +13,16 @@ from torch.nn.functional import logsigmoid
 import reweigh
 from instances import FROM_LOSSES, WEIGHTINGS, Instance, name
 from reweigh import AUL, CCE, DM, GCE, MAE, MSE, Beta, Curve, Tapered, Uniform, Weighting, emphasis_of
-from reweigh.emphasis import potential
+from reweigh.emphasis import (
+    emphasis_share,
+    emphasis_variance,
+    integral,
+    is_bounded,
+    potential,
+    potential_range,
+    symmetry_gap,
+    unit_weighting,
+)
 
 MARGIN = torch.linspace(-12, 12, 97, dtype=torch.float64)
 
@@ -73,7 +82,7 @@ def test_potential_of_a_weight_that_falls_slowly_near_p_one(q: float) -> None:
     (slope,) = torch.autograd.grad(found.sum(), margin)
     torch.testing.assert_close(slope, -q * loss * margin.detach().sigmoid(), rtol=1e-9, atol=0)
     assert potential(AUL(1, q), torch.tensor([math.inf])) == 0
-    assert reweigh.potential_range(AUL(1, q)) == pytest.approx((0, 1 / q), rel=1e-9)
+    assert potential_range(AUL(1, q)) == pytest.approx((0, 1 / q), rel=1e-9)
     per_example = AUL(1, torch.full((7,), q, dtype=torch.float64))
     torch.testing.assert_close(potential(per_example, margin.detach()), loss)
 
@@ -84,37 +93,37 @@ def test_potential_refuses_what_has_none() -> None:
 
 
 def test_boundedness() -> None:
-    assert [reweigh.is_bounded(w) for w in (CCE(), MAE(), GCE(0.7), MSE())] == [False, True, True, True]
-    assert not reweigh.is_bounded(DM(0.5, 8))  # the paper: unbounded
-    assert reweigh.potential_range(GCE(0.7)) == pytest.approx((0, 1 / 0.7))
-    assert reweigh.potential_range(GCE(0.01))[1] == pytest.approx(100, rel=1e-6)
-    assert reweigh.potential_range(DM(0.5, 8)) == (-math.inf, math.inf)
-    assert reweigh.potential_range(Beta(2, 1.01)) == pytest.approx((0, 50))  # half of B(1, 0.01)
-    assert reweigh.potential_range(AUL(1, 0)) == pytest.approx((-math.inf, 0))  # log(1 - p)
-    assert reweigh.potential_range(DM(0.5, 8), taper=5e-7)[0] == 0
+    assert [is_bounded(w) for w in (CCE(), MAE(), GCE(0.7), MSE())] == [False, True, True, True]
+    assert not is_bounded(DM(0.5, 8))  # the paper: unbounded
+    assert potential_range(GCE(0.7)) == pytest.approx((0, 1 / 0.7))
+    assert potential_range(GCE(0.01))[1] == pytest.approx(100, rel=1e-6)
+    assert potential_range(DM(0.5, 8)) == (-math.inf, math.inf)
+    assert potential_range(Beta(2, 1.01)) == pytest.approx((0, 50))  # half of B(1, 0.01)
+    assert potential_range(AUL(1, 0)) == pytest.approx((-math.inf, 0))  # log(1 - p)
+    assert potential_range(DM(0.5, 8), taper=5e-7)[0] == 0
 
 
 @pytest.mark.parametrize("num_classes", [2, 10])
 def test_symmetry_gap(num_classes: int) -> None:
     uniform = (num_classes - num_classes**0.3) / 0.7
     onehot = (num_classes - 1) / 0.7
-    assert reweigh.symmetry_gap(GCE(0.7), num_classes) == pytest.approx(abs(uniform - onehot), rel=1e-6)
-    assert reweigh.symmetry_gap(MAE(), num_classes) == pytest.approx(0, abs=1e-9)
-    assert reweigh.symmetry_gap(CCE(), num_classes) == math.inf
+    assert symmetry_gap(GCE(0.7), num_classes) == pytest.approx(abs(uniform - onehot), rel=1e-6)
+    assert symmetry_gap(MAE(), num_classes) == pytest.approx(0, abs=1e-9)
+    assert symmetry_gap(CCE(), num_classes) == math.inf
 
 
 def test_share_adds_up() -> None:
     for weighting in (DM(0.5, 12), CCE(), Curve(((0.0, 1.0), (0.4, 3.0), (1.0, 0.0)))):
-        parts = [reweigh.share(weighting, a / 10, (a + 1) / 10).item() for a in range(10)]
+        parts = [emphasis_share(weighting, a / 10, (a + 1) / 10).item() for a in range(10)]
         assert sum(parts) == pytest.approx(1, rel=1e-9)
-    assert reweigh.share(Uniform(), 0.2, 0.5).item() == pytest.approx(0.3, rel=1e-12)
+    assert emphasis_share(Uniform(), 0.2, 0.5).item() == pytest.approx(0.3, rel=1e-12)
     with pytest.raises(ValueError, match="0 <= low <= high <= 1"):
-        reweigh.share(CCE(), 0.5, 0.2)
+        emphasis_share(CCE(), 0.5, 0.2)
 
 
 def test_infinite_integral_is_reported_and_refused() -> None:
     for weighting in (Beta(0, 2), Beta(2, 0), Beta(0, 0), Beta(0.5, 2) * Beta(0.5, 1)):
-        assert reweigh.integral(weighting).item() == math.inf
+        assert integral(weighting).item() == math.inf
         with pytest.raises(ValueError, match="normalise='unit' divides by the integral"):
             reweigh.Criterion(weighting, normalise="unit")
 
@@ -127,7 +136,7 @@ def test_a_loss_with_no_slope_at_p_1_lets_go_of_what_is_right(loss: Callable[[Te
     reweigh.Criterion(weighting)(logits, torch.tensor([0, 0, 0])).backward()
     assert logits.grad is not None
     assert (logits.grad[:, 1].diff() < 0).all()  # p is 1 in the last two
-    assert reweigh.potential(weighting, 0.0).item() == pytest.approx(loss(torch.tensor(0.5)).item(), rel=1e-6)
+    assert potential(weighting, 0.0).item() == pytest.approx(loss(torch.tensor(0.5)).item(), rel=1e-6)
 
 
 def test_from_loss_refuses_what_is_no_loss() -> None:
@@ -144,14 +153,14 @@ def test_functions_are_weightings_too() -> None:
     def half(p: torch.Tensor) -> torch.Tensor:
         return 2 * p * (1 - p)
 
-    assert reweigh.integral(half).item() == pytest.approx(reweigh.integral(MAE()).item())
-    assert reweigh.unit(half)(0.25) == pytest.approx(reweigh.unit(MAE())(0.25))
-    assert reweigh.emphasis_variance(half).item() == pytest.approx(reweigh.emphasis_variance(MAE()).item())
-    assert reweigh.share(half, 0.0, 0.2).item() == pytest.approx(reweigh.share(MAE(), 0.0, 0.2).item())
+    assert integral(half).item() == pytest.approx(integral(MAE()).item())
+    assert unit_weighting(half)(0.25) == pytest.approx(unit_weighting(MAE())(0.25))
+    assert emphasis_variance(half).item() == pytest.approx(emphasis_variance(MAE()).item())
+    assert emphasis_share(half, 0.0, 0.2).item() == pytest.approx(emphasis_share(MAE(), 0.0, 0.2).item())
     torch.testing.assert_close(potential(half, MARGIN), potential(MAE(), MARGIN))
-    assert reweigh.potential_range(half) == pytest.approx((0, 1))
-    assert reweigh.is_bounded(half)
-    assert reweigh.symmetry_gap(half, 3) == pytest.approx(0, abs=1e-9)
+    assert potential_range(half) == pytest.approx((0, 1))
+    assert is_bounded(half)
+    assert symmetry_gap(half, 3) == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from reweigh.weightings.base import Kind, Weighting
 from reweigh.weightings.parameter import Parameter, check, entries, floored, log_add, log_parameter, log_sum
@@ -145,7 +147,7 @@ class PerClass(Weighting):
         return self.weighting.kind
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        """Reads the last dimension as the class; a criterion picks by label instead, through `select`."""
+        """Return log w with the last dimension read as the class; a criterion picks by label, through `select`."""
         return self.weighting.log_weight(log_p, log_q)
 
     @property
@@ -153,57 +155,59 @@ class PerClass(Weighting):
         return self.weighting.breakpoints
 
 
-def inner(weighting: Weighting) -> tuple[Any, ...]:
-    """The parameters of a weighting and the weightings in it, in the order of its fields.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch's
+def field_names(kind: type) -> tuple[str, ...]:
+    """Return the names of a weighting's fields; a class that is no dataclass has none.
 
-    torch 2.6 compiles neither vars() nor is_dataclass() nor dataclasses.replace(), so a compiled step meets none.
+    torch 2.6 compiles neither vars() nor is_dataclass() nor dataclasses.replace().
+    """
+    return tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else ()
+
+
+def inner(weighting: Weighting) -> tuple[Any, ...]:
+    """Return the parameters of a weighting and the weightings in it, in the order of its fields.
 
     >>> from reweigh.weightings import DM
     >>> inner(DM(0.5, 8))
     (0.5, 8)
     """
-    return tuple([getattr(weighting, name) for name in names_of(type(weighting))])
+    return tuple([getattr(weighting, name) for name in field_names(type(weighting))])
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch's
-def names_of(kind: type) -> tuple[str, ...]:
-    """The names of a weighting's fields; one that is no dataclass has none."""
-    return tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else ()
+def tensors_in(part: Any, by_class: bool = False) -> list[tuple[Tensor, bool]]:
+    """Return every tensor in a weighting, and whether its entries belong to classes (it is inside a `PerClass`)."""
+    if isinstance(part, Tensor):
+        return [(part, by_class)]
+    if isinstance(part, Weighting):
+        by_class, part = by_class or isinstance(part, PerClass), inner(part)
+    return [found for each in part for found in tensors_in(each, by_class)] if isinstance(part, tuple) else []
 
 
-def has_classes(part: Any) -> bool:
-    """Whether a `PerClass` stands anywhere in a weighting: only then does a criterion look for its parameters."""
+def with_tensors(part: Any, change: Callable[[Tensor, bool], Any], by_class: bool = False) -> Any:
+    """Return the weighting with every tensor replaced by `change(tensor, by_class)`, in the order of `tensors_in`."""
+    if isinstance(part, Tensor):
+        return change(part, by_class)
     if isinstance(part, tuple):
-        return any(map(has_classes, part))
-    if not isinstance(part, Weighting):
-        return False
-    return isinstance(part, PerClass) or has_classes(inner(part))
+        return tuple([with_tensors(each, change, by_class) for each in part])
+    if isinstance(part, Weighting):
+        by_class = by_class or isinstance(part, PerClass)
+        changed = {name: with_tensors(getattr(part, name), change, by_class) for name in field_names(type(part))}
+        return type(part)(**changed) if changed else part
+    return part
+
+
+def has_classes(weighting: Weighting) -> bool:
+    """Return whether a weighting has parameters by class."""
+    return isinstance(weighting, PerClass) or any(by_class for _, by_class in tensors_in(weighting))
 
 
 def has_examples(part: Any) -> bool:
-    """Whether a tensor with entries stands outside every `PerClass`: they belong to examples."""
-    if isinstance(part, Tensor):
-        return part.ndim > 0
-    if isinstance(part, tuple):
-        return any(map(has_examples, part))
-    if not isinstance(part, Weighting) or isinstance(part, PerClass):
-        return False
-    return has_examples(inner(part))
-
-
-def may_learn(part: Any) -> bool:
-    """Whether something in a weighting may have a gradient of its own: a tensor that requires one, or any function."""
-    if isinstance(part, Tensor):
-        return part.requires_grad
-    if isinstance(part, tuple):
-        return any(map(may_learn, part))
-    if isinstance(part, Weighting):
-        return may_learn(inner(part))
-    return callable(part)
+    """Return whether a weighting or taper has parameters by example: tensors with entries outside every `PerClass`."""
+    return any(x.ndim > 0 and not by_class for x, by_class in tensors_in(part))
 
 
 def is_tapered(weighting: Weighting) -> bool:
-    """Whether w already lets go of an example that is right: `Tapered` itself, or made of what is.
+    """Return whether w falls to 0 at p = 1 by a `Tapered`: the weighting itself, or what it is made of.
 
     >>> from reweigh.weightings import DM, MAE
     >>> is_tapered(2 * Tapered(DM(0.5, 8)) + MAE()), is_tapered(Tapered(DM(0.5, 8)) + DM(0.5, 8))
@@ -213,43 +217,19 @@ def is_tapered(weighting: Weighting) -> bool:
         return is_tapered(weighting.weighting)
     if isinstance(weighting, Product):
         return any(map(is_tapered, weighting.terms))
-    if isinstance(weighting, Sum):  # a loss lets go by itself
+    if isinstance(weighting, Sum):  # the weight of a loss falls to 0 by itself
         return all(term.kind == "loss" or is_tapered(term) for term in weighting.terms)
     return isinstance(weighting, Tapered)
 
 
-def select(part: Any, target: Tensor, num_classes: int | None = None, *, inside: bool = False) -> Any:
-    """The weighting with every tensor below a `PerClass` replaced by its entries at `target`.
-
-    Refused where a tensor has not one entry for each of `num_classes`, unless that is None.
-    """
-    if isinstance(part, PerClass):
-        return select(part.weighting, target, num_classes, inside=True)
-    if inside and isinstance(part, Tensor) and part.ndim > 0:
-        if num_classes is not None and part.shape[0] != num_classes:
-            raise ValueError(
-                f"PerClass: a tensor must have one entry for each of the {num_classes} classes, "
-                f"got shape {tuple(part.shape)}"
-            )
-        return entries(part, target)
-    if isinstance(part, tuple):
-        return tuple([select(each, target, num_classes, inside=inside) for each in part])
-    if isinstance(part, Weighting):
-        chosen = {
-            name: select(getattr(part, name), target, num_classes, inside=inside) for name in names_of(type(part))
-        }
-        return type(part)(**chosen) if chosen else part
-    return part
-
-
 def lead(x: Tensor, positions: Sequence[int], name: str) -> Tensor:
-    """x along the leading dimensions of `positions`, where 1 stands for any size: (N) becomes (N, 1, ...).
+    """Return x along the leading dimensions of `positions`, where 1 stands for any size: (N) becomes (N, 1, ...).
 
     >>> lead(torch.ones(2), (2, 5, 7), "sample_weight").shape
     torch.Size([2, 1, 1])
     """
     missing, along = len(positions) - x.ndim, positions[: x.ndim]  # cut, since torch 2.6 compiles zip() as strict
-    if missing < 0 or any(size not in (1, whole) for size, whole in zip(x.shape, along, strict=True)):
+    if missing < 0 or any(size not in (1, expected) for size, expected in zip(x.shape, along, strict=True)):
         raise ValueError(
             f"{name} must be shaped {tuple(positions)} or a leading part of that, such as one entry per example, "
             f"got {tuple(x.shape)}"
@@ -257,30 +237,36 @@ def lead(x: Tensor, positions: Sequence[int], name: str) -> Tensor:
     return x.reshape(x.shape + (1,) * missing)
 
 
-def align(part: Any, positions: Sequence[int]) -> Any:
-    """The weighting with every tensor outside a `PerClass` along the leading dimensions of `positions`.
+def select(part: Any, index: Tensor, num_classes: int, positions: Sequence[int]) -> Any:
+    """Return a weighting or taper with its tensors where they apply.
 
-    So that one entry per example is one per example for dense prediction, too.
+    Args:
+        index: the class of every label; a tensor inside a `PerClass` becomes its entries there.
+        num_classes: C, the entries that such a tensor must have.
+        positions: the shape of the labels; any other tensor is aligned with their leading dimensions.
     """
-    if isinstance(part, Tensor):
-        if part.ndim == 0 or len(positions) < 2:  # where the first dimension is the last
-            return part
-        return lead(part, positions, "a tensor in a weighting or as taper, if not in PerClass,")
-    if isinstance(part, tuple):
-        return tuple([align(each, positions) for each in part])
-    if isinstance(part, Weighting) and not isinstance(part, PerClass):
-        aligned = {name: align(getattr(part, name), positions) for name in names_of(type(part))}
-        return type(part)(**aligned) if aligned else part
-    return part
+
+    def chosen(x: Tensor, by_class: bool) -> Tensor:
+        if x.ndim == 0:
+            return x
+        if not by_class:  # with one dimension of positions the first is the last
+            return x if len(positions) < 2 else lead(x, positions, "a tensor in a weighting or as taper")
+        if x.shape[0] != num_classes:
+            raise ValueError(
+                f"PerClass: a tensor must have one entry for each of the {num_classes} classes, "
+                f"got shape {tuple(x.shape)}"
+            )
+        return entries(x, index)
+
+    return with_tensors(part, chosen) if tensors_in(part) else part
 
 
 def log_taper(log_q: Tensor, taper: Parameter) -> Tensor:
-    """log(q / (q + taper)): what lets go of an example that is already right; 0 at taper 0."""
-    if not isinstance(taper, Tensor) and taper == 0:
-        return torch.zeros_like(log_q)
-    # at q = 0 and taper > 0 the limit is -inf; the floor keeps -inf - (-inf) out of taper = 0 tensors
-    log_q = floored(log_q)
-    return log_q - log_sum(taper, log_q)
+    """Return log(q / (q + taper)), which falls to -inf where an example is already right; 0 at taper 0."""
+    if isinstance(taper, Tensor):
+        log_q = floored(log_q)  # keeps -inf - (-inf) out of taper = 0
+        return log_q - log_sum(taper, log_q)
+    return logsigmoid(log_q - math.log(taper)) if taper > 0 else torch.zeros_like(log_q)
 
 
 def _merge(terms: tuple[Weighting, ...]) -> tuple[float, ...]:

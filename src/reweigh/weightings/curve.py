@@ -196,8 +196,8 @@ def as_weighting(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
         return weighting
     if isinstance(weighting, str):
         raise TypeError(
-            f"weighting must be a Weighting or a callable of p or (p, q), got the text {weighting!r}: give "
-            f"reweigh.lab.objectives.weightings.weighting_from(reweigh.parse({weighting!r}))"
+            f"weighting must be a Weighting or a callable of p or (p, q), got the text {weighting!r}; give the "
+            "weighting itself, such as reweigh.DM(0.5, 8)"
         )
     if isinstance(weighting, type) or not callable(weighting):
         raise TypeError(f"weighting must be a Weighting or a callable of p or (p, q), got {weighting!r}")

@@ -33,6 +33,15 @@ def holds(condition: Tensor) -> bool:
         return True
 
 
+def number_of(x: Tensor) -> float | None:
+    """Return the value of a tensor with one element; None where it is not readable, as inside `vmap`."""
+    try:
+        number = x.item() if is_readable(x) else None
+    except RuntimeError:
+        return None
+    return number if isinstance(number, int | float) else None  # not a symbol
+
+
 def check(owner: object, name: str, value: Parameter, low: float, high: float = math.inf) -> None:
     """Refuse a parameter that is NaN or outside [low, high].
 
@@ -76,10 +85,10 @@ def floored(log_x: Tensor) -> Tensor:
     return log_x.clamp_min(torch.finfo(log_x.dtype).min)
 
 
-def is_none(log_x: Tensor) -> Tensor:
+def is_log_zero(log_x: Tensor) -> Tensor:
     """Where x is 0: its logarithm is -inf, or a power of what `floored` has for that, so low that no logits lead there.
 
-    >>> is_none(0.7 * floored(torch.tensor([-torch.inf, -1e9, 0.0])))
+    >>> is_log_zero(0.7 * floored(torch.tensor([-torch.inf, -1e9, 0.0])))
     tensor([ True, False, False])
     """
     return log_x < torch.finfo(log_x.dtype).min * 1e-8

@@ -93,7 +93,7 @@ def curve_of(
     >>> curve.h[0], curve.mode, curve.bounded
     (2.0, 0.0, False)
     """
-    from reweigh.criterion.options import PUBLISHED_TAPER
+    from reweigh.functional import PUBLISHED_TAPER
 
     weighting = as_weighting(weighting)
     log_z = float(log_integral(weighting))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.criterion import Criterion
-from reweigh.criterion.by_class import log_class_totals
+from reweigh.functional import log_class_totals
 from reweigh.lab.batches import Batch
 from reweigh.margin import log_probabilities, margin
 from reweigh.weightings.compose import log_taper
@@ -36,12 +36,11 @@ class ByCriterion:
         criterion = self.criterion_at(step)
         if not isinstance(criterion, Criterion):
             return None
-        options = criterion.options
+        options = criterion.settings
         log_p, log_q = log_probabilities(margin(logits, target))
         log_w = options.weighting.log_weight(log_p, log_q)
         if options.normalise == "class":  # or what is shown would not be what a class can get
-            all_of_them = torch.ones_like(target, dtype=torch.bool)
-            log_w = log_w - log_class_totals(log_w, torch.ones_like(log_w), all_of_them, target, logits.shape[1])
+            log_w = log_w - log_class_totals(log_w, torch.ones_like(log_w), target, logits.shape[1])
             log_w = log_w + math.log(len(target))  # batches of any size in one unit
         return (log_w + log_taper(log_q, options.taper)).exp()
 

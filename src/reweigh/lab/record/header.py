@@ -127,8 +127,6 @@ def environment(device: str = "cpu") -> dict[str, Any]:
     import numpy
     import torch
 
-    from reweigh.ops import compiler_version
-
     found: dict[str, Any] = {
         "reweigh": _version(),
         "commit": _commit(Path(__file__).parent),
@@ -146,8 +144,6 @@ def environment(device: str = "cpu") -> dict[str, Any]:
             "cuda": torch.version.cuda,
             "tf32": torch.backends.cuda.matmul.allow_tf32,
         }
-    else:
-        found["compiler"] = compiler_version()
     return found
 
 

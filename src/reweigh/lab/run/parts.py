@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from reweigh.criterion import Criterion
-from reweigh.criterion.options import Normalise, Taper
+from reweigh.functional import Normalise, Taper
 from reweigh.errors import DataError
 from reweigh.lab.batches import Balanced, Cyclic, Loader, Order, Resident, Shuffled
 from reweigh.lab.data.dataset import Part

@@ -29,15 +29,10 @@ def result(criterion: Any, logits: Tensor, *arguments: Tensor, **call: Any) -> t
     return value.detach(), gradient
 
 
-@pytest.mark.parametrize("through", ["directly", "by margins"])
 @pytest.mark.parametrize("normalise", [None, "batch"])
 @pytest.mark.parametrize("smoothing", SMOOTHING)
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=repr)
-def test_a_nan_row_without_weight_is_as_if_absent(
-    weighting: Weighting, smoothing: float, normalise: Any, through: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if through == "by margins":
-        monkeypatch.setattr("reweigh.criterion.call.is_direct", lambda *_: False)
+def test_a_nan_row_without_weight_is_as_if_absent(weighting: Weighting, smoothing: float, normalise: Any) -> None:
     logits, target, s = draw()
     criterion = Criterion(weighting, normalise=normalise, label_smoothing=smoothing)
     value, gradient = result(criterion, logits, target, sample_weight=s)
