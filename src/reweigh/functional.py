@@ -257,24 +257,30 @@ class _Designed(torch.autograd.Function):
         if shown is None and ops.supports(logits, target, settings, factors, log_normaliser):
             return ops.value_and_pull(logits, target, settings, factors)
         labels = read(logits, target, settings, factors)
-        if labels.kind == "index":
+        if labels.kind == "index" and ops.has_rows(logits, labels.index):
+            book = ops.measure(logits, labels.index)
+            value, force = _weigh(logits, book[0], labels, settings, log_normaliser)
+            pull = ops.emit(logits, labels.index, book, force)
+            size = value.new_empty(0)
+        elif labels.kind == "index":
             m, pull = margin_and_pull(logits, labels.index)
             value, size = _weigh(logits, m, labels, settings, log_normaliser)
         else:
             m = _margin_of(logits, labels)
             value, force = _weigh(logits, m, labels, settings, log_normaliser)
             pull = _pull_of(logits, m, labels, force)
-            size = pull.new_ones(())
+            size = value.new_empty(0)
         return value if shown is None else shown.clone(), size, pull
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
         _, logits, target, weight, pos_weight, sample_weight, log_normaliser, ctx.settings, *parameters = inputs
         _, size, pull = output
-        ctx.log_normaliser = None if isinstance(log_normaliser, Tensor) else log_normaliser
         z = log_normaliser if isinstance(log_normaliser, Tensor) else None
+        ctx.log_normaliser = log_normaliser if z is None else None
         ctx.save_for_backward(size, pull, logits, target, weight, pos_weight, sample_weight, z, *parameters)
         ctx.mark_non_differentiable(size, pull)
+        ctx.is_scaled = False
         ctx.set_materialize_grads(False)
 
     @staticmethod
@@ -287,7 +293,21 @@ class _Designed(torch.autograd.Function):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # to be differentiated again
             gradient = _gradient(factor, logits, *others[:5], ctx.log_normaliser, ctx.settings, *others[5:])
             return of_shown, gradient.to(logits.dtype), *constants
-        gradient = _along((factor * size).to(pull.dtype), pull) * pull
+        factor = factor * size if size.numel() else factor
+        if ops.has_rows(pull) and not torch.compiler.is_compiling():
+            if ctx.is_scaled:  # an earlier backward pass has handed the pull out
+                pull = _Designed.forward(
+                    None,
+                    logits,
+                    *others[:4],
+                    ctx.log_normaliser if others[4] is None else others[4],
+                    ctx.settings,
+                    *others[5:],
+                )[2]
+            ctx.is_scaled = True
+            gradient = ops.scaled_in_place(pull.data, factor)
+        else:
+            gradient = _along(factor.to(pull.dtype), pull) * pull
         return of_shown, gradient.to(logits.dtype), *constants
 
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from beside_float64 import OTHER, check, draw, result
-from reweigh import ops as kernels
 from reweigh.criterion import Criterion
 from reweigh.weightings import AGCE, CCE, DM, Curve, PerClass
 
@@ -30,21 +29,6 @@ def test_parameters_by_class_and_by_example(device: torch.device) -> None:
     check(Criterion(PerClass(DM(0.5, by_class))), logits, target)
     check(Criterion(PerClass(DM(0.5, by_class))), logits, target.index_fill(0, target.new_tensor([1, 4]), -100))
     check(Criterion(DM(0.5, by_class[:6]), taper=by_class[:6] * 1e-3), logits, target)
-
-
-@pytest.mark.parametrize("normalise", [None, "batch"])
-@pytest.mark.parametrize("rows", [6, 1100])
-def test_nothing_but_log_w_is_plain_torch(
-    rows: int, normalise: Any, device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logits, target = draw(rows, 10, device)
-    criterion = Criterion(OTHER, normalise=normalise)
-    monkeypatch.setattr(kernels, "weighed", None)
-    first = result(criterion, logits, target)
-    assert len(criterion.options.repeats) == 1
-    again = result(criterion, logits, target)  # by what is remembered
-    for a, b in zip(first, again, strict=True):
-        assert torch.equal(a, b)
 
 
 def test_parameters_that_move_between_calls(device: torch.device) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from beside_float64 import OTHER
 from reweigh.criterion import Criterion
-from reweigh.criterion.linear import LinearCriterion
+from reweigh.linear import LinearCriterion
 from reweigh.weightings import DM, MAE, Weighting
 
 CASES: list[tuple[Weighting, Any]] = [

@@ -1,184 +1,355 @@
-"""What is launched for a layout of the logits, worked out once: the only place that chooses grids and constants."""
+"""The kernels as operators of torch: tiles, grids, and what is launched for which batch.
+
+The operators have no autograd of their own. They are known to torch.compile by their fakes, and to `vmap` by loops.
+How the work is cut into tiles was measured on an H200.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
-from reweigh.ops import passes, weigh
-from reweigh.ops.direct import Launch
-from reweigh.ops.forms import BELL, EMPHASIS, GIVEN, Form
-from reweigh.ops.rows import Rows, rows
-from reweigh.ops.tiles import Layout, batch_tile, cdiv, power_of_two, tile
+from reweigh.ops import kernels
+from reweigh.weightings.base import BELL, EMPHASIS
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
-# What pass two multiplies the incoming gradient by, as in passes.py.
-PLAIN, SHARED, UNSETTLED = 0, 1, 2
+# What pass two multiplies the directions by, as in kernels.py.
+GIVEN, SHARED, UNSETTLED = 0, 1, 2
+# A label to ignore that no label is.
+NO_INDEX = -(2**31)
+# Up to so many logits, rows and columns rounded up to powers of two, one program has the batch, in a single launch.
+AT_ONCE = 2**15
 # Of log w: exp of twice as much is still a number in float64.
 BOUND = 300.0
 # So many rows are weighed by one program, and no second one is needed to settle.
 ROWS_AT_ONCE = 1024
-# Up to so many logits it is presumed that every row takes part in a mean, and corrected afterwards where one does not:
-# a launch less, against a multiplication of the gradient.
-PRESUMED = 2**25
 # Programs that keep a large GPU busy: with fewer rows than this, several share a row in pass two.
 BUSY = 2048
-# Programs that multiply a finished gradient: two for each of a large GPU's multiprocessors, to be over soon if there is
-# nothing to do.
-MULTIPLYING = 264
-# And what they take at a time, at most, and at least where rows are cut anew.
+# Programs that rescale a finished gradient: two for each of a large GPU's multiprocessors.
+RESCALING = 264
+# And how many numbers they take at a time, at most, and at least where rows are cut differently.
 WIDEST, EVEN = 8192, 512
-# Up to so many numbers by fewer threads: sooner over if there is nothing to do, and slower only on more.
-SOON_OVER = 2**25
+# A gradient of up to so many numbers is rescaled by fewer threads.
+SMALL_GRADIENT = 2**25
+# Rows of up to so many classes are one tile, longer ones are walked.
+SHORT = 4096
+# Up to so many classes, the single pass keeps a float32 row in registers between its two halves.
+KEPT = 16384
+# Times 16 bytes, as in kernels.py: what memory is read and written by.
+LINE = 8
+# Of one step along a row: warps, and how many loads of 16 bytes each thread does for sums of its own and for one sum.
+WALK = {
+    "measure": (4, 1, 4),
+    "emit": (16, 1, 2),
+    "fused": (8, 4, 1),
+    "fused middle": (8, 1, 8),
+    "fused long": (16, 4, 1),
+    "fused longest": (32, 4, 1),
+}
+# The single pass reads a row twice, and the longer it is, the fewer programs may run for it to be in the cache still. A
+# row of more bytes than these is walked so:
+LONG = {"fused middle": 72 * 1024, "fused long": 112 * 1024, "fused longest": 384 * 1024}
 
 
-class Weights(NamedTuple):
-    """What stands between the passes: how rows are weighed, normalised and reduced."""
+class Layout(NamedTuple):
+    """Shape and alignment of logits (N, C) and of the gradient that is written for them.
 
-    form: Form
-    taper: float
-    batch: bool
-    reduction: str
-    ignore_index: int
+    `K` neighbours, of as many as go into 16 bytes, begin at a multiple of K in every row; and if these are fewer,
+    whether all rows begin at the same place within 16 bytes.
+    """
+
+    n: int
+    c: int
+    stride: int
+    out_stride: int
+    itemsize: int
+    K: int
+    same_alignment: bool
+
+    @classmethod
+    def of(cls, logits: Tensor, *, in_place: bool = False) -> Layout:
+        """Return the layout of logits whose gradient takes their place, or is contiguous and new."""
+        (n, c), stride, itemsize = logits.shape, logits.stride(0), logits.element_size()
+        most, begin = 16 // itemsize, logits.data_ptr() // itemsize
+        out_stride = stride if in_place else c
+        bits = c | most | stride | begin
+        same = (begin | (out_stride - stride)) % most == 0
+        return cls(
+            n, c, stride, out_stride, itemsize, bits & -bits, same
+        )  # K: the largest power of two that divides all
+
+
+class Tile(NamedTuple):
+    """R rows by U x T x K columns, a number of warps, and whether rows begin anywhere, at no multiple of K."""
+
+    U: int
+    R: int
+    T: int
+    K: int
+    warps: int
+    shifted: bool = False
 
     @property
-    def numbers(self) -> tuple[float, ...]:
-        _, a, b, c, inner = self.form
-        return a, b, c, inner, self.taper
+    def step(self) -> int:
+        """Columns of a row that are read at a time."""
+        return self.U * self.T * self.K
 
-    @property
-    def choices(self) -> tuple[int, ...]:
-        return self.form.family, self.form.inner != 0, self.taper != 0
-
-    @property
-    def given(self) -> bool:
-        """Whether log w comes from plain torch."""
-        return self.form.family == GIVEN
-
-    @property
-    def bounded(self) -> bool:
-        """Whether w, between exp(c - |b|) and exp(c + |b|), can be summed in float64 as it is."""
-        family, _, b, c, inner = self.form
-        return family in (EMPHASIS, BELL) and abs(b) + abs(c) < BOUND and inner == 0
+    def constants(self, c: int) -> tuple[int, ...]:
+        return self.U, self.R, self.T, self.K, c <= self.step and not self.shifted, self.shifted
 
 
-def step(incoming: Tensor) -> int:
-    """The stride of a vector, or 0 for a scalar that stands for all rows."""
-    return incoming.stride(0) if incoming.ndim else 0
+def tile(work: str, at: Layout) -> Tile:
+    """Return the tile for rows of a layout: as many neighbours to a thread as go into 16 bytes."""
+    c, itemsize, K = at.c, at.itemsize, at.K
+    width, most = power_of_two(c), 16 // itemsize
+    if width <= SHORT:
+        R = min(max(1, 1024 // width), 64)
+        return Tile(1, R, width // K, K, 2 if R == 1 and width <= 1024 else 4)
+    if work == "fused" and itemsize == 4 and width <= KEPT:
+        return Tile(1, 1, width // K, K, min(16, width // 1024))
+    if work == "fused":
+        work = [work, *(name for name, size in LONG.items() if c * itemsize > size)][-1]
+    warps, apart, together = WALK[work]
+    if at.same_alignment and most > K:
+        return Tile(together, 1, 32 * warps * apart, most, warps, shifted=True)
+    return Tile(together, 1, 32 * warps * apart * most // K, K, warps)
 
 
-@lru_cache(maxsize=256)
-def measure(at: Layout, ignore_index: int) -> Launch:
-    """Pass one: (logits, target, book), three lines of the book."""
-    chosen = tile("measure", at.c, at.itemsize, at.K, at.alike)
-    numbers = (at.n, at.c, at.stride, ignore_index)
-    programs = cdiv(at.n, chosen.R)
-    return Launch(at.place, at.kinds, passes.measure, programs, numbers, chosen.constants(at.c), chosen.warps)
+def power_of_two(n: int) -> int:
+    """Return the smallest power of two that is not below n."""
+    return 1 << (n - 1).bit_length()
 
 
-@lru_cache(maxsize=256)
-def emit(at: Layout, ignore_index: int, incoming_stride: int, force: int) -> Launch:
-    """Pass two: (logits, target, gradient, book, settled, incoming)."""
-    chosen = tile("emit", at.c, at.itemsize, at.K, at.alike)
-    reach = at.c + chosen.late  # from where columns are counted
-    rows, steps = cdiv(at.n, chosen.R), cdiv(reach, chosen.step)
-    span = cdiv(steps, min(steps, cdiv(BUSY, rows))) * chosen.step
-    parts = cdiv(reach, span)
-    numbers = (at.n, at.c, at.stride, at.out_stride, incoming_stride, ignore_index, parts, span)
-    constants = (force, *chosen.constants(at.c))
-    return Launch(at.place, at.kinds, passes.emit, rows * parts, numbers, constants, chosen.warps)
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)
 
 
-@lru_cache(maxsize=256)
-def rescale(at: Layout, incoming_stride: int, corrected: bool) -> Launch:
-    """(gradient, incoming, correction): next to nothing where these are 1."""
-    n, c, stride, K = at.n, at.c, at.out_stride, at.K
+@torch.library.custom_op("reweigh::value_and_pull", mutates_args=())
+def value_and_pull(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    sample_weight: Tensor | None,
+    family: int,
+    numbers: list[float],
+    batch: bool,
+    reduction: str,
+    ignore_index: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the value, and the gradient for an incoming one of 1, times the last of the numbers, the lift."""
+    at = Layout.of(logits)
+    factors = (
+        None if weight is None else weight.contiguous(),
+        None if sample_weight is None else sample_weight.contiguous(),
+    )
+    target, (*weighed, lift) = target.contiguous(), numbers
+    _, b, c, inner, taper = weighed
+    pull = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    value = logits.new_empty((at.n,) if reduction == "none" else (), dtype=torch.float32)
+    choices, reduced = (family, inner != 0, taper != 0), REDUCTIONS[reduction]
+    # w, between exp(c - |b|) and exp(c + |b|), can be summed in float64 as it is
+    bounded = family in (EMPHASIS, BELL) and abs(b) + abs(c) < BOUND and inner == 0
+    with _device(logits):
+        if power_of_two(at.n) * power_of_two(at.c) <= AT_ONCE:
+            R, width = power_of_two(at.n), power_of_two(at.c)
+            kernels.at_once[(1,)](
+                *(logits, target, pull, value, *factors),
+                *(at.n, at.c, at.stride, at.out_stride, ignore_index, *weighed, lift),
+                *(*choices, bounded, reduced, batch, R, width // at.K, at.K),
+                num_warps=min(8, max(4, R * width // 512)),
+            )
+        elif batch:
+            book = _book(logits, 5)
+            _measure(at, logits, target, book, ignore_index)
+            settled = _weigh(at, book, target, value, factors, weighed, (*choices, bounded), reduced, ignore_index)
+            _emit(at, logits, target, pull, book, settled, None, ignore_index, lift)
+        else:
+            _fuse(at, logits, target, pull, value, factors, (*weighed, lift), choices, reduction, ignore_index)
+    return value, pull
+
+
+@torch.library.custom_op("reweigh::measure", mutates_args=())
+def measure(logits: Tensor, target: Tensor) -> Tensor:
+    """Return margin, top and rest of each row, N numbers a line."""
+    book = _book(logits, 3)
+    with _device(logits):
+        _measure(Layout.of(logits, in_place=True), logits, target.contiguous(), book, NO_INDEX)
+    return book
+
+
+@torch.library.custom_op("reweigh::emit", mutates_args=())
+def emit(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -> Tensor:
+    """Return force_i (softmax over the others - onehot_y)."""
+    pull = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    with _device(logits):
+        _emit(Layout.of(logits), logits, target.contiguous(), pull, book, None, force.contiguous(), NO_INDEX, 2.0)
+    return pull
+
+
+@torch.library.custom_op("reweigh::emit_", mutates_args={"logits"})
+def emit_(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -> None:
+    """Overwrite the logits with force_i (softmax over the others - onehot_y)."""
+    at = Layout.of(logits, in_place=True)
+    with _device(logits):
+        _emit(at, logits, target.contiguous(), logits, book, None, force.contiguous(), NO_INDEX, 2.0)
+
+
+@torch.library.custom_op("reweigh::rescale_", mutates_args={"rows"})
+def rescale_(rows: Tensor, factor: Tensor) -> None:
+    """Multiply rows by one factor, or one a row."""
+    at = Layout.of(rows, in_place=True)
+    n, c, stride, K, factor_stride = at.n, at.c, at.stride, at.K, factor.stride(0) if factor.ndim else 0
     even = n * c & -(n * c)  # the largest power of two that divides it
-    if incoming_stride == 0 and stride == c and at.alike and even >= EVEN:
-        # one number for all, and no gap between rows: cut them anew
+    if factor_stride == 0 and stride == c and at.same_alignment and even >= EVEN:
+        # one number for all, and no gap between rows: cut them differently
         c = stride = min(even, WIDEST)
         n, K = n * at.c // c, 16 // at.itemsize
     width = min(WIDEST, power_of_two(c))
-    numbers, constants = (n, c, stride, incoming_stride), (width // K, K)
-    kinds, warps = (*at.kinds, corrected), max(1, min(4 if n * c <= SOON_OVER else 16, width // 256))
-    return Launch(at.place, kinds, passes.rescale, min(n, MULTIPLYING), numbers, constants, warps)
+    warps = max(1, min(4 if n * c <= SMALL_GRADIENT else 16, width // 256))
+    with _device(rows):
+        kernels.rescale[(min(n, RESCALING),)](rows, factor, n, c, stride, factor_stride, width // K, K, num_warps=warps)
 
 
-@lru_cache(maxsize=256)
-def at_once(at: Layout, weights: Weights) -> Launch:
-    """All of a small batch: (logits, target, gradient, value, class weight, sample weight)."""
-    *constants, warps = batch_tile(at)
-    numbers = (at.n, at.c, at.stride, at.out_stride, weights.ignore_index, *weights.numbers)
-    settings = (*weights.choices, weights.bounded, REDUCTIONS[weights.reduction], weights.batch)
-    return Launch(at.place, at.kinds, passes.at_once, 1, numbers, (*settings, *constants), warps)
+@value_and_pull.register_fake
+def _(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    sample_weight: Tensor | None,
+    family: int,
+    numbers: list[float],
+    batch: bool,
+    reduction: str,
+    ignore_index: int,
+) -> tuple[Tensor, Tensor]:
+    value = logits.new_empty(logits.shape[:1] if reduction == "none" else (), dtype=torch.float32)
+    return value, torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
 
 
-class Fused(NamedTuple):
-    """The single pass, what is counted before and added up after it, and the room for what is added up.
-
-    counted: (settled, target, class weight, sample weight); one: (logits, target, gradient, partial, class weight,
-    sample weight, settled); tally: (partial, value). If it was presumed that no label is ignored, the last number of
-    `partial` corrects the gradient.
-    """
-
-    counted: Launch | None
-    one: Launch | Rows
-    tally: Launch | None
-    room: int
-    presumed: bool
+@measure.register_fake
+def _(logits: Tensor, target: Tensor) -> Tensor:
+    return logits.new_empty((3, logits.shape[0]), dtype=torch.float64)
 
 
-@lru_cache(maxsize=256)
-def fused(at: Layout, weights: Weights) -> Fused:
-    n, c, place, (_, *others) = at.n, at.c, at.place, at.kinds
-    reduction, mean = REDUCTIONS[weights.reduction], weights.reduction == "mean"
-    one: Launch | Rows | None = rows(at, (weights.ignore_index, *weights.numbers), weights.choices, reduction)
-    presumed, counted, tally = False, None, None
-    if one is not None:  # which counts for itself
-        programs, single = one.programs, True
-    else:
-        presumed = mean and others[1:] == [None, None] and n * c <= PRESUMED
-        if mean and not presumed:
-            block = min(power_of_two(n), 8192)
-            counted = Launch(place, (*others,), weigh.count, 1, (n, c, weights.ignore_index), (block,), 16)
-        chosen = tile("fused", c, at.itemsize, at.K, at.alike)
-        programs, single = cdiv(n, chosen.R), chosen.R == 1
-        share = 1 / n if presumed else 1.0
-        numbers = (n, c, at.stride, at.out_stride, weights.ignore_index, *weights.numbers, share)
-        constants = (*weights.choices, reduction, *chosen.constants(c))
-        kinds = (*at.kinds, counted is not None)
-        one = Launch(place, kinds, passes.fused, programs, numbers, constants, chosen.warps)
-    if reduction:
-        wide = min(8192, power_of_two(programs))  # all at once, if there is room: each turn waits for the memory
-        tally = Launch(place, (), weigh.tally, 1, (n, programs), (presumed, single, wide), max(1, min(16, wide // 64)))
-    room = 1 + programs * (1 if single else 2)
-    return Fused(counted, one, tally, room if reduction else n, presumed)
+@emit.register_fake
+def _(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -> Tensor:
+    return torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
 
 
-class Weigh(NamedTuple):
-    """Between the passes: (book, target, values, settled, class weight, sample weight); then (settled, values).
+def _looped(op: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a rule for `vmap` that calls an operator for one entry of the batch after the other."""
 
-    Where one program weighs all rows, nothing is left to settle.
-    """
+    def rule(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
+        def entry(k: int) -> list[Any]:
+            return [x if d is None else x.select(d, k) for x, d in zip(inputs, in_dims, strict=True)]
 
-    rows: Launch
-    settle: Launch | None
-    room: int
+        found = [op(*entry(k)) for k in range(info.batch_size)]
+        if isinstance(found[0], Tensor):
+            return torch.stack(found), 0
+        return tuple(torch.stack(each) for each in zip(*found, strict=True)), (0,) * len(found[0])
+
+    return rule
 
 
-@lru_cache(maxsize=256)
-def weigh_book(at: Layout, weights: Weights) -> Weigh:
-    n, place, (_, *others) = at.n, at.place, at.kinds
-    B = power_of_two(n) if n <= ROWS_AT_ONCE else 128
-    programs, reduction = cdiv(n, B), REDUCTIONS[weights.reduction]
-    alone = programs == 1
-    numbers = (n, at.c, weights.ignore_index, *weights.numbers)
-    constants = (*weights.choices, weights.bounded, reduction, weights.batch, alone, B)
-    rows = Launch(place, (*others,), weigh.weigh_rows, programs, numbers, constants, max(4, B // 64))
-    settle = None
-    if not alone:
-        wide = min(256, power_of_two(programs))  # no wider than needed: half a microsecond
-        settle = Launch(place, (), weigh.settle, 1, (programs,), (reduction, weights.batch, wide), 4)
-    return Weigh(rows, settle, 2 + 4 * programs)
+for _op in (value_and_pull, measure, emit):
+    _op.register_vmap(_looped(_op))
+
+
+def _device(x: Tensor) -> AbstractContextManager[Any]:
+    return torch.cuda.device(x.device) if x.device.type == "cuda" else nullcontext()
+
+
+def _book(logits: Tensor, lines: int) -> Tensor:
+    return logits.new_empty((lines, logits.shape[0]), dtype=torch.float64)
+
+
+def _measure(at: Layout, logits: Tensor, target: Tensor, book: Tensor, ignore_index: int) -> None:
+    chosen = tile("measure", at)
+    kernels.measure[(cdiv(at.n, chosen.R),)](
+        *(logits, target, book, at.n, at.c, at.stride, ignore_index), *chosen.constants(at.c), num_warps=chosen.warps
+    )
+
+
+def _weigh(
+    at: Layout,
+    book: Tensor,
+    target: Tensor,
+    value: Tensor,
+    factors: tuple[Tensor | None, Tensor | None],
+    weighed: list[float],
+    choices: tuple[int, ...],
+    reduced: int,
+    ignore_index: int,
+) -> Tensor | None:
+    """Weigh all rows over the batch; return what is settled, None where one program has done it all."""
+    B = power_of_two(at.n) if at.n <= ROWS_AT_ONCE else 128
+    programs = cdiv(at.n, B)
+    settled = None if programs == 1 else book.new_empty(2 + 4 * programs)
+    kernels.weigh_rows[(programs,)](
+        *(book, target, value, settled, *factors, at.n, at.c, ignore_index, *weighed),
+        *(*choices, reduced, True, programs == 1, B),
+        num_warps=max(4, B // 64),
+    )
+    if settled is not None:
+        wide = min(256, power_of_two(programs))
+        kernels.settle[(1,)](settled, value, programs, reduced, True, wide, num_warps=4)
+    return settled
+
+
+def _emit(
+    at: Layout,
+    logits: Tensor,
+    target: Tensor,
+    to: Tensor,
+    book: Tensor,
+    settled: Tensor | None,
+    force: Tensor | None,
+    ignore_index: int,
+    lift: float,
+) -> None:
+    chosen = tile("emit", at)
+    reach = at.c + (LINE * chosen.K if chosen.shifted else 0)  # from where columns are counted
+    rows, steps = cdiv(at.n, chosen.R), cdiv(reach, chosen.step)
+    span = cdiv(steps, min(steps, cdiv(BUSY, rows))) * chosen.step
+    parts = cdiv(reach, span)
+    kind = GIVEN if force is not None else SHARED if settled is None else UNSETTLED
+    kernels.emit[(rows * parts,)](
+        *(logits, target, to, book, settled, force, at.n, at.c, at.stride, at.out_stride, ignore_index),
+        *(parts, span, lift, kind, *chosen.constants(at.c)),
+        num_warps=chosen.warps,
+    )
+
+
+def _fuse(
+    at: Layout,
+    logits: Tensor,
+    target: Tensor,
+    pull: Tensor,
+    value: Tensor,
+    factors: tuple[Tensor | None, Tensor | None],
+    weighed: tuple[float, ...],
+    choices: tuple[int, ...],
+    reduction: str,
+    ignore_index: int,
+) -> None:
+    """Read the logits and write the gradient in one pass."""
+    settled = None
+    if reduction == "mean":
+        settled = logits.new_empty(1, dtype=torch.float64)
+        block = min(power_of_two(at.n), 8192)
+        kernels.count[(1,)](settled, target, *factors, at.n, at.c, ignore_index, block, num_warps=16)
+    chosen = tile("fused", at)
+    programs = cdiv(at.n, chosen.R)
+    values = value if reduction == "none" else logits.new_empty(programs, dtype=torch.float32)
+    kernels.fused[(programs,)](
+        *(logits, target, pull, values, *factors, settled),
+        *(at.n, at.c, at.stride, at.out_stride, ignore_index, *weighed),
+        *(*choices, REDUCTIONS[reduction], *chosen.constants(at.c)),
+        num_warps=chosen.warps,
+    )
+    if reduction != "none":
+        torch.sum(values, 0, out=value)

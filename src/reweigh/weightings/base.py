@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Literal, TypeAlias, overload
+from typing import Literal, NamedTuple, TypeAlias, overload
 
 import torch
 from torch import Tensor
@@ -13,6 +13,25 @@ from reweigh.weightings.mode import argmax
 
 Kind: TypeAlias = Literal["loss", "density"]
 Mode: TypeAlias = "float | tuple[float, float] | None"
+
+
+POWERS, EMPHASIS, BELL, FOCUS = 0, 1, 2, 3
+
+
+class Form(NamedTuple):
+    """log w as a few numbers, which a fused kernel can evaluate; log(q / (q + inner)) is added to it.
+
+    POWERS     a log p + b log q + c                           CCE, MAE, MSE, GCE, Beta, Uniform
+    EMPHASIS   b exp(a log p + log q) + c                      DM, IMAE, Exponential
+    BELL       b p (a + q) + c                                 Normal
+    FOCUS      (a + 1) log q + log(1 + a (-p log p) / q) + c   Focal
+    """
+
+    family: int
+    a: float
+    b: float
+    c: float = 0.0
+    inner: float = 0.0
 
 
 class Weighting(ABC):
@@ -42,6 +61,11 @@ class Weighting(ABC):
     def mode(self) -> Mode:
         """The emphasis mode ψ = argmax w(p); a pair where both ends tie, None where w is constant."""
         return argmax(self.log_weight)
+
+    @property
+    def form(self) -> Form | None:
+        """log w as a `Form`, for parameters that are numbers; None where there is none."""
+        return None
 
     def log_integral(self) -> Tensor | None:
         """log of the integral of w over [0, 1] where a closed form exists, in float64."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from reweigh.weightings.base import Kind, Weighting
+from reweigh.weightings.base import Form, Kind, Weighting
 from reweigh.weightings.parameter import Parameter, check, entries, floored, log_add, log_parameter, log_sum
 
 
@@ -94,6 +94,14 @@ class Scaled(Weighting):
         return self.weighting.log_weight(log_p, log_q) + log_parameter(self.factor, log_p)
 
     @property
+    def form(self) -> Form | None:
+        return (
+            form._replace(c=form.c + math.log(self.factor))
+            if (form := form_of(self.weighting)) and self.factor > 0
+            else None
+        )
+
+    @property
     def breakpoints(self) -> tuple[float, ...]:
         return self.weighting.breakpoints
 
@@ -123,6 +131,11 @@ class Tapered(Weighting):
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return self.weighting.log_weight(log_p, log_q) + log_taper(log_q, self.taper)
+
+    @property
+    def form(self) -> Form | None:
+        form = form_of(self.weighting)
+        return form._replace(inner=float(self.taper)) if form is not None and form.inner == 0 else None
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
@@ -194,6 +207,21 @@ def with_tensors(part: Any, change: Callable[[Tensor, bool], Any], by_class: boo
         changed = {name: with_tensors(getattr(part, name), change, by_class) for name in field_names(type(part))}
         return type(part)(**changed) if changed else part
     return part
+
+
+def form_of(weighting: Weighting) -> Form | None:
+    """Return the form of a weighting whose parameters are numbers; None where it has none.
+
+    >>> from reweigh.weightings import GCE
+    >>> form_of(3 * GCE(0.7))
+    Form(family=0, a=0.7, b=1.0, c=1.791759469228055, inner=0.0)
+    """
+    for kind in type(weighting).__mro__:  # a subclass that weighs differently does not inherit the form
+        if "form" in vars(kind):
+            return None if tensors_in(weighting) else weighting.form
+        if "log_weight" in vars(kind):
+            return None
+    return None
 
 
 def has_classes(weighting: Weighting) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from reweigh.weightings.base import Mode, Weighting
+from reweigh.weightings.base import BELL, EMPHASIS, POWERS, Form, Mode, Weighting
 from reweigh.weightings.parameter import Parameter, check, power
 
 
@@ -43,6 +43,10 @@ class DM(Weighting):
         return beta * (torch.add(log_q, log_p, alpha=self.lam) if self.lam else log_q).exp()
 
     @property
+    def form(self) -> Form | None:
+        return Form(EMPHASIS, self.lam, self.beta)
+
+    @property
     def mode(self) -> Mode:
         if isinstance(self.lam, Tensor) or isinstance(self.beta, Tensor):
             return super().mode
@@ -68,6 +72,10 @@ class IMAE(Weighting):
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return DM(1.0, self.T).log_weight(log_p, log_q)
+
+    @property
+    def form(self) -> Form | None:
+        return Form(EMPHASIS, 1.0, self.T)
 
     @property
     def mode(self) -> Mode:
@@ -98,6 +106,10 @@ class Normal(Weighting):
         return self.beta * log_p.exp() * ((2 * self.psi - 1) + log_q.exp())
 
     @property
+    def form(self) -> Form | None:
+        return Form(BELL, 2 * self.psi - 1, self.beta)
+
+    @property
     def mode(self) -> Mode:
         if isinstance(self.psi, Tensor) or isinstance(self.beta, Tensor):
             return super().mode
@@ -123,6 +135,10 @@ class Exponential(Weighting):
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return self.beta * log_q.exp()
+
+    @property
+    def form(self) -> Form | None:
+        return Form(EMPHASIS, 0.0, self.beta)
 
     @property
     def mode(self) -> Mode:
@@ -162,6 +178,10 @@ class Beta(Weighting):
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return power(self.alpha - 1, log_p) + power(self.eta - 1, log_q)
 
+    @property
+    def form(self) -> Form | None:
+        return Form(POWERS, self.alpha - 1, self.eta - 1)
+
     def log_integral(self) -> Tensor | None:
         a = torch.as_tensor(self.alpha, dtype=torch.float64)
         e = torch.as_tensor(self.eta, dtype=torch.float64)
@@ -179,6 +199,10 @@ class Uniform(Weighting):
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return torch.zeros_like(log_p)
+
+    @property
+    def form(self) -> Form | None:
+        return Form(POWERS, 0.0, 0.0)
 
     @property
     def mode(self) -> Mode:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from reweigh.weightings.base import Kind, Mode, Weighting
+from reweigh.weightings.base import FOCUS, POWERS, Form, Kind, Mode, Weighting
 from reweigh.weightings.dm import Beta
 from reweigh.weightings.parameter import Parameter, check, log_parameter, log_sum, power
 
@@ -28,6 +28,10 @@ class CCE(Weighting):
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return LOG2 + log_q
+
+    @property
+    def form(self) -> Form | None:
+        return Form(POWERS, 0.0, 1.0, LOG2)
 
     @property
     def mode(self) -> Mode:
@@ -53,6 +57,10 @@ class MAE(Weighting):
         return LOG2 + log_p + log_q
 
     @property
+    def form(self) -> Form | None:
+        return Form(POWERS, 1.0, 1.0, LOG2)
+
+    @property
     def mode(self) -> Mode:
         return 0.5
 
@@ -69,6 +77,10 @@ class MSE(Weighting):
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return 2 * LOG2 + log_p + 2 * log_q
+
+    @property
+    def form(self) -> Form | None:
+        return Form(POWERS, 1.0, 2.0, 2 * LOG2)
 
     @property
     def mode(self) -> Mode:
@@ -94,6 +106,10 @@ class GCE(Weighting):
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return LOG2 + power(self.q, log_p) + log_q
+
+    @property
+    def form(self) -> Form | None:
+        return Form(POWERS, self.q, 1.0, LOG2)
 
     @property
     def mode(self) -> Mode:
@@ -188,3 +204,7 @@ class Focal(Weighting):
         log_ratio = log_p + torch.where(near_one, log_q.exp() / 2, far)
         # log(q + γ (-p log p)), without log γ, which has no derivative at 0
         return outer + log_q + torch.log1p(self.gamma * log_ratio.exp())
+
+    @property
+    def form(self) -> Form | None:
+        return Form(POWERS, 0.0, self.gamma + 1, LOG2) if self.detach else Form(FOCUS, self.gamma, 0.0, LOG2)

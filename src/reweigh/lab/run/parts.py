@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from reweigh.criterion import Criterion
-from reweigh.functional import Normalise, Taper
 from reweigh.errors import DataError
+from reweigh.functional import Normalise, Taper
 from reweigh.lab.batches import Balanced, Cyclic, Loader, Order, Resident, Shuffled
 from reweigh.lab.data.dataset import Part
 from reweigh.lab.methods.criterion import ByCriterion

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import pytest
 import torch
 
 from instances import WEIGHTINGS, name
 from reweigh.margin import log_probabilities
-from reweigh.ops.forms import BELL, EMPHASIS, FOCUS, POWERS, form_of
 from reweigh.weightings import CCE, DM, GCE, MAE, Scaled, Tapered, Uniform, Weighting
+from reweigh.weightings.base import BELL, EMPHASIS, FOCUS, POWERS
+from reweigh.weightings.compose import form_of
 
 IN_KERNEL = [
     *(w for w in WEIGHTINGS if form_of(w) is not None),
@@ -61,14 +61,3 @@ def test_others_have_none() -> None:
 
     for other in (Different(), More(CCE(), 2.0), 2 * Different(), More(Different(), 2.0)):
         assert form_of(other) is None
-
-
-def test_what_no_cache_can_hold_has_none() -> None:
-    @dataclass(frozen=True)
-    class Steps(Weighting):
-        heights: list[float]
-
-        def log_weight(self, log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
-            return log_q * self.heights[0]
-
-    assert form_of(Steps([1.0])) is form_of(2 * Tapered(Steps([1.0]))) is None

@@ -1,0 +1,688 @@
+"""The criterion as Triton kernels: device code alone; `reweigh.ops` chooses tiles and launches.
+
+    measure     reads the logits, writes N margins and what the second pass needs of each row
+    weigh_rows  margins -> shares, where one program has all rows; else log w, s x taper and one partial result per
+                program: largest log w, Σ s w relative to it, Σ s, Σ s (-log p)
+    settle      partial results -> what weights are relative to, the scale, and the value
+    emit        reads the logits, writes the gradient  c_i (softmax over the others - onehot_y) / 2
+    count       1 / Σ s, where a mean must know it before a single pass
+    fused       both passes in one, without batch normalisation
+    at_once     everything for a batch that is one tile, in a single launch
+    rescale     multiplies a finished gradient, and returns at once where the factor is 1
+
+`book` is float64, N numbers a line: margin, top, rest; share, or log w and s x taper. Row offsets are int64. Every row
+of a gradient is written, an ignored one with zeros. All sums are taken in a fixed order.
+
+A tile is [R, T, U, K]: R rows, and U x T x K columns of which U times K neighbours belong to one of T threads, so that
+maxima and sums over U and K need no exchange between threads. The columns are walked in steps of U T K, and the rest in
+one of T K where that is enough. Rows whose length is no multiple of 16 bytes begin anywhere in them: of such a row
+(SHIFTED) the 16 bytes at either end are read separately, number by number. Its columns are counted from the 128 bytes
+that it begins in, since a warp that reads or writes parts of memory lines waits for more of them. Unless they are
+SHIFTED, rows begin and end at multiples of K: `// K * K` changes nothing, and tells the compiler so.
+
+What is done once a row is done by every thread that works on it, and libdevice's float64 functions take twenty to forty
+instructions each: for rows of a thousand classes as long as reading them. Exponents of weights are multiplied by β, so
+`exp` has ten digits; logarithms are only added to margins, and have float32's seven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import triton
+import triton.language as tl
+
+
+class Kernel(Protocol):
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., Any]: ...
+    def __call__(self, *args: Any) -> Any: ...
+
+
+# Compiled once for each combination of types and constants, whatever the numbers. Tensors of one number a row are
+# not specialised on alignment: Triton 3.3 to 3.6 cannot always compile `values` that begin at 16 bytes together with
+# weights that need not.
+jit: Callable[[Callable[..., Any]], Kernel] = triton.jit(
+    do_not_specialize=["N", "C", "P", "stride", "gradient_stride", "factor_stride", "ignore", "parts", "span"],
+    do_not_specialize_on_alignment=["target", "factor", "forces", "class_weight", "sample_weight", "values"],
+)
+
+LOG2E = tl.constexpr(1.4426950408889634)
+# Below every logit: a maximum that is still here has met no admissible class.
+NOTHING = tl.constexpr(-3.4028234663852886e38)
+# Times 16 bytes: what memory is read and written by.
+LINE = tl.constexpr(8)
+
+
+@jit
+def exp_below(x: tl.tensor, top: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
+    """exp(x - top) in float32; the difference first, so that a common offset costs no digits.
+
+    For numbers of half precision a product and a sum in one instruction: their offsets have no such digits. Whatever
+    is off, is off by the same factor for a whole row.
+    """
+    if HALF:
+        return tl.exp2(tl.fma(x, tl.full([], LOG2E, tl.float32), -tl.maximum(top * LOG2E, NOTHING)))
+    return tl.exp2((x - top) * LOG2E)
+
+
+@jit
+def labels(target: tl.tensor, i: tl.tensor, N: tl.tensor, C: tl.tensor, ignore: tl.tensor) -> tl.tensor:
+    """The labels of rows i, -1 for one that is ignored or unknown, and whether a row takes part."""
+    y = tl.load(target + i, mask=i < N, other=ignore).to(tl.int64)
+    live = (i < N) & (y != ignore)
+    return tl.where(live & (y >= 0) & (y < C), y, -1).to(tl.int32), live
+
+
+@jit
+def importance(
+    y: tl.tensor, i: tl.tensor, live: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor
+) -> tl.tensor:
+    """s = class weight x sample weight x valid, in float64."""
+    s = live.to(tl.float64)
+    if class_weight is not None:
+        s *= tl.load(class_weight + y, mask=y >= 0, other=0.0).to(tl.float64)
+    if sample_weight is not None:
+        s *= tl.load(sample_weight + i, mask=live, other=0.0).to(tl.float64)
+    return s
+
+
+@jit
+def columns(start: tl.tensor, U: tl.constexpr, T: tl.constexpr, K: tl.constexpr) -> tl.tensor:
+    t, u, k = tl.arange(0, T)[:, None, None], tl.arange(0, U)[None, :, None], tl.arange(0, K)[None, None, :]
+    return (start + (u * T + t) * K + k)[None]
+
+
+@jit
+def place(i: tl.tensor, stride: tl.tensor, C: tl.tensor, K: tl.constexpr, SHIFTED: tl.constexpr) -> tl.tensor:
+    """Where rows i begin, or the line they begin in; how much later they do; first and end of the columns to walk."""
+    if SHIFTED:  # one row
+        offset = i * stride
+        start = offset // (LINE * K) * (LINE * K)
+        shift = tl.max((offset - start).to(tl.int32), 0)
+        return start, shift, shift // K * K + K, (shift + C) // K * K
+    return i * (stride // K * K), 0, 0, C // K * K
+
+
+@jit
+def ends(shift: tl.tensor, C: tl.tensor, first: tl.tensor, last: tl.tensor, K: tl.constexpr) -> tl.tensor:
+    """The columns of a shifted row in the 16 bytes before and after those to walk, and which of them are its own."""
+    k = tl.arange(0, 2 * K)[None, None, None, :]
+    j = tl.where(k < K, first + k - K, last + k - K)
+    return j, (j >= shift) & (j < shift + C)
+
+
+@jit
+def along(rows: tl.tensor) -> tl.tensor:
+    """Numbers of rows, beside a tile."""
+    return rows[:, None, None, None]
+
+
+@jit
+def own_max(x: tl.tensor) -> tl.tensor:
+    """[R, T]: the largest number of each thread."""
+    return tl.max(tl.max(x, 3), 2)
+
+
+@jit
+def own_sum(x: tl.tensor) -> tl.tensor:
+    """[R, T]: each thread's sum."""
+    return tl.sum(tl.sum(x, 3), 2)
+
+
+@jit
+def within(rows: tl.tensor, j: tl.tensor, first: tl.tensor, last: tl.tensor, SHIFTED: tl.constexpr) -> tl.tensor:
+    """Which entries of a tile are there."""
+    if SHIFTED:
+        return along(rows) & (j >= first) & (j < last)
+    return along(rows) & (j < last)
+
+
+@jit
+def read(
+    at: tl.tensor, live: tl.tensor, j: tl.tensor, first: tl.tensor, last: tl.tensor, SHIFTED: tl.constexpr,
+    CACHE: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """One tile of logits in float32, -inf where there are none."""
+    mask = within(live, j, first, last, SHIFTED)
+    return tl.load(along(at) + j, mask=mask, other=-float("inf"), eviction_policy=CACHE).to(tl.float32)
+
+
+@jit
+def without(
+    x: tl.tensor, y: tl.tensor, start: tl.tensor, U: tl.constexpr, T: tl.constexpr, K: tl.constexpr
+) -> tl.tensor:
+    """The tile with -inf at the targets; a tile that holds none is spared the comparison."""
+    if tl.max(((y >= start) & (y < start + U * T * K)).to(tl.int32), 0) == 1:
+        x = tl.where(columns(start, U, T, K) == along(y), -float("inf"), x)
+    return x
+
+
+@jit
+def add(top: tl.tensor, rest: tl.tensor, x: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
+    """The largest logit and the sum of each thread, with a tile more."""
+    higher = tl.maximum(top, own_max(x))
+    return higher, rest * exp_below(top, higher, HALF) + own_sum(exp_below(x, higher[:, :, None, None], HALF))
+
+
+@jit
+def wide_end(first: tl.tensor, last: tl.tensor, U: tl.constexpr, T: tl.constexpr, K: tl.constexpr) -> tl.tensor:
+    """Where the wide steps of a walk end: before `last` if one narrow step does the rest."""
+    return first + (last - first + (U - 1) * T * K - 1) // (U * T * K) * (U * T * K)
+
+
+@jit
+def statistics(
+    at: tl.tensor, y: tl.tensor, live: tl.tensor, C: tl.tensor, shift: tl.tensor, first: tl.tensor, last: tl.tensor,
+    U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, SHIFTED: tl.constexpr, CACHE: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Per row, over the classes other than y: the largest logit, and Σ exp(z - largest). One walk over the columns."""
+    HALF: tl.constexpr = at.dtype.element_ty != tl.float32
+    top = tl.full([R, T], NOTHING, tl.float32)
+    rest = tl.zeros([R, T], tl.float32)
+    narrow = wide_end(0, last, U, T, K)
+    for start in range(0, narrow, U * T * K):
+        x = read(at, live, columns(start, U, T, K), first, last, SHIFTED, CACHE)
+        top, rest = add(top, rest, without(x, y + shift, start, U, T, K), HALF)
+    for start in range(narrow, last, T * K):
+        x = read(at, live, columns(start, 1, T, K), first, last, SHIFTED, CACHE)
+        top, rest = add(top, rest, without(x, y + shift, start, 1, T, K), HALF)
+    highest = tl.max(top, 1)
+    rest = tl.sum(rest * exp_below(top, highest[:, None], HALF), 1)
+    if SHIFTED:
+        j, own = ends(shift, C, first, last, K)
+        own &= j != along(y + shift)
+        x = tl.load(along(at) + j, mask=along(live) & own, other=-float("inf")).to(tl.float32)
+        lower, highest = highest, tl.maximum(highest, tl.max(own_max(x), 1))
+        rest = rest * exp_below(lower, highest, HALF) + tl.sum(own_sum(exp_below(x, along(highest), HALF)), 1)
+    return highest, rest
+
+
+LN2 = tl.constexpr(0.6931471805599453)
+# Added to a number below 2^51, it leaves no room for digits behind the point.
+ROUNDING = tl.constexpr(6755399441055744.0)  # 1.5 * 2^52
+HALF_OF_2 = tl.constexpr(0x3F3504F3)  # the square root of 1/2, as the bits of a float32
+
+
+@jit
+def exp(x: tl.tensor) -> tl.tensor:
+    """exp(x) in float64 to 1e-10; 0 below the smallest normal number, inf above the largest, NaN for NaN."""
+    t = x * LOG2E
+    t = tl.where(t > 1024, 1024.0, t)
+    rounded = t + ROUNDING
+    r = t - (rounded - ROUNDING)  # in [-1/2, 1/2]
+    # 2^r, pairs first: half as long a chain of instructions as one after the other
+    r2 = r * r
+    low = (0.99999999995956175074 + 0.69314718055683241353 * r) + (
+        0.24022651213498092661 + 0.055504109063258666119 * r
+    ) * r2
+    high = (0.0096180256133180342494 + 0.0013333478473685415281 * r) + (
+        0.00015469729214118297093 + 0.000015303700711365693939 * r
+    ) * r2
+    # and 2^n by its bits, n being the last ones of `rounded`
+    power = ((rounded.to(tl.int64, bitcast=True) + 1023) << 52).to(tl.float64, bitcast=True)
+    return tl.where(t < -1022, 0.0, (low + high * (r2 * r2)) * power)
+
+
+@jit
+def log1p(x: tl.tensor) -> tl.tensor:
+    """log(1 + x) = 2 atanh(x / (2 + x)) in float32 for -0.3 <= x <= 1, without losing a small x."""
+    t = x / (2.0 + x)
+    s = t * t
+    series = 0.285923579954 + s * (0.217065757882 + s * 0.232243292747)
+    return t * (2.0 + s * (0.666666673205 + s * (0.399997063319 + s * series)))
+
+
+@jit
+def log(x: tl.tensor) -> tl.tensor:
+    """log(x) in float64 to 1e-7 for x > 0 in float32, NaN for NaN."""
+    bits = x.to(tl.int32, bitcast=True)
+    n = (bits - HALF_OF_2) >> 23
+    mantissa = (bits - (n << 23)).to(tl.float32, bitcast=True)  # in [0.707, 1.414]
+    found = n.to(tl.float64) * LN2 + log1p(mantissa - 1.0).to(tl.float64)
+    return tl.where(x == x, found, x.to(tl.float64))
+
+
+# Where log p and log q end, so that 0 * log 0 = 0.
+FLOOR = tl.constexpr(-1.7976931348623157e308)
+LOWEST = tl.constexpr(-1.7976931348623157e300)  # below are powers of 0, as in reweigh.weightings.parameter.is_log_zero
+# The families of reweigh.weightings.base.Form.
+POWERS, EMPHASIS, BELL, FOCUS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
+# How the value is reduced, as in reweigh.ops.REDUCTIONS.
+NONE, MEAN = tl.constexpr(0), tl.constexpr(1)
+
+
+@jit
+def own_logit(at: tl.tensor, y: tl.tensor) -> tl.tensor:
+    """z_y in float64, NaN for an unknown label."""
+    return tl.load(at + y, mask=y >= 0, other=float("nan")).to(tl.float64)
+
+
+@jit
+def margin_of(own: tl.tensor, top: tl.tensor, rest: tl.tensor) -> tl.tensor:
+    """margin = (z_y - top) - log rest in float64; +inf where there is no class to turn to, NaN for an unknown label."""
+    alone = (top == NOTHING) & (rest == rest)  # rest is NaN where a logit is, and that must not pass for nothing
+    gap = own - top.to(tl.float64)
+    return tl.where(alone, float("inf"), gap - log(tl.where(alone, 1.0, rest)))
+
+
+@jit
+def weigh(
+    m: tl.tensor, s: tl.tensor, a: tl.tensor, b: tl.tensor, c: tl.tensor, inner: tl.tensor, taper: tl.tensor,
+    FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """log w; s where there is a derivative to give, before and after taper; and the cross entropy s (-log p).
+
+    In float64, but for log(1 + exp(-|m|)), which lies in [0, log 2], and what the taper divides by.
+    """
+    small = exp(-tl.abs(m))
+    bend = log1p(small.to(tl.float32)).to(tl.float64)
+    log_p = tl.where(m < 0, m, 0.0) - bend
+    log_q = tl.where(m > 0, -m, 0.0) - bend
+    # not tl.maximum, which would swallow a NaN
+    log_p, log_q = tl.where(log_p < FLOOR, FLOOR, log_p), tl.where(log_q < FLOOR, FLOOR, log_q)
+    if FAMILY == POWERS:
+        log_w = a * log_p + b * log_q + c
+    elif FAMILY == EMPHASIS:
+        log_w = b * exp(a * log_p + log_q) + c
+    elif FAMILY == FOCUS:
+        # -p log p / q; p / q is exp(m), and far out -log p ends before q does
+        near = tl.where(small < 1e-4, 1.0 - 0.5 * small, -log_p / small)
+        ratio = tl.where(m > 0, near, -log_p * small)
+        log_w = (a + 1.0) * log_q + log((1.0 + a * ratio).to(tl.float32)) + c
+    else:
+        log_w = b * exp(log_p) * (a + exp(log_q)) + c
+    # q = odds / (1 + small), so that q / (q + taper) = odds / (odds + taper (1 + small))
+    odds = tl.where(m > 0, small, 1.0)
+    if INNER:
+        log_w += tl.log(odds / (odds + inner * (1.0 + small)))
+    active = tl.where(m == float("inf"), 0.0, s)
+    pull = active
+    if TAPER:
+        pull = active * (odds * (1.0 / (odds + taper * (1.0 + small)).to(tl.float32)).to(tl.float64))
+    return log_w, active, pull, tl.where(s == 0, 0.0, -s * log_p)
+
+
+@jit
+def add_two(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tl.tensor:
+    return a + c, b + d
+
+
+@jit
+def add_three(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor, e: tl.tensor, f: tl.tensor) -> tl.tensor:
+    return a + d, b + e, c + f
+
+
+@jit
+def totals(
+    log_w: tl.tensor, active: tl.tensor, s: tl.tensor, value: tl.tensor, BATCH: tl.constexpr, BOUNDED: tl.constexpr
+) -> tl.tensor:
+    """w relative to exp(top), top, Σ s w relative to it, Σ s and Σ value; without batch normalisation w itself.
+
+    A row whose s is 0 does not count, however large its w. Weights that are BOUNDED neither overflow nor vanish in
+    float64, and need no look at the largest. Sums that are taken together wait for each other's threads once.
+    """
+    if BATCH and not BOUNDED:
+        counted = tl.where(active == 0, -float("inf"), log_w)
+        top = tl.max(counted, 0)
+        w = tl.where(counted == -float("inf"), 0.0, exp(counted - top))
+    else:
+        w = exp(log_w)
+        top = tl.full([], 0.0, tl.float64)
+    if BATCH:
+        shares = tl.where(active == 0, 0.0, active * w)
+        total, mass, surprise = tl.reduce((shares, s, value), 0, add_three)
+    else:
+        mass, surprise = tl.reduce((s, value), 0, add_two)
+        total = mass
+    return w, top, total, mass, surprise
+
+
+@jit
+def over(mass: tl.tensor) -> tl.tensor:
+    """1 / mass; a mean over nothing divides by 1."""
+    return 1.0 / tl.where(mass == 0, 1.0, mass)
+
+
+@jit
+def reduced(surprise: tl.tensor, mass: tl.tensor, REDUCTION: tl.constexpr) -> tl.tensor:
+    """The value: a mean or a sum."""
+    if REDUCTION == MEAN:
+        return surprise * over(mass)
+    return surprise
+
+
+@jit
+def over_batch(top: tl.tensor, total: tl.tensor) -> tl.tensor:
+    """1 / total; a batch with nothing in it stays at zero, and a NaN shows."""
+    nothing = (total == 0) | ((top < LOWEST) & (total == total))
+    return tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total))
+
+
+@jit
+def forces(
+    pull: tl.tensor, w: tl.tensor, top: tl.tensor, total: tl.tensor, mass: tl.tensor, BATCH: tl.constexpr,
+    REDUCTION: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """What the directions of all rows are multiplied by."""
+    return tl.where(pull == 0, 0.0, pull * w) * scale(top, total, mass, BATCH, REDUCTION)
+
+
+@jit
+def scale(top: tl.tensor, total: tl.tensor, mass: tl.tensor, BATCH: tl.constexpr, REDUCTION: tl.constexpr) -> tl.tensor:
+    """What s w is divided by, turned over: the batch's, for a mean Σ s, or nothing."""
+    factor = tl.full([], 1.0, tl.float64)
+    if BATCH:
+        factor = over_batch(top, total)
+    elif REDUCTION == MEAN:
+        factor = over(mass)
+    return factor
+
+
+@jit
+def weigh_rows(
+    book: tl.tensor, target: tl.tensor, values: tl.tensor, settled: tl.tensor, class_weight: tl.tensor,
+    sample_weight: tl.tensor, N: tl.int32, C: tl.int32, ignore: tl.int64,
+    a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64, taper: tl.float64,
+    FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
+    BATCH: tl.constexpr, ALONE: tl.constexpr, B: tl.constexpr
+) -> None:  # fmt: skip
+    """Weigh B rows; one program ALONE settles, too. `settled` are two numbers of `settle`, and partial results."""
+    i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    y, live = labels(target, i, N, C, ignore)
+    s = importance(y, i, live, class_weight, sample_weight)
+    m = tl.load(book + i, mask=i < N, other=0.0)
+    log_w, active, pull, value = weigh(m, s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
+    if REDUCTION == NONE:
+        tl.store(values + i, value.to(tl.float32), mask=i < N)
+    w, top, total, mass, surprise = totals(log_w, active, s, value, BATCH, BOUNDED)
+    if ALONE:
+        tl.store(book + 3 * N + i, forces(pull, w, top, total, mass, BATCH, REDUCTION), mask=i < N)
+        if REDUCTION != NONE:
+            tl.store(values, reduced(surprise, mass, REDUCTION).to(tl.float32))
+    else:
+        tl.store(book + 3 * N + i, log_w, mask=i < N)
+        tl.store(book + 4 * N + i, pull, mask=i < N)
+        at = settled + 2 + tl.program_id(0) * 4
+        tl.store(at, top)
+        tl.store(at + 1, total)
+        tl.store(at + 2, mass)
+        tl.store(at + 3, surprise)
+
+
+@jit
+def settle(
+    settled: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.constexpr, BATCH: tl.constexpr, B: tl.constexpr
+) -> None:  # fmt: skip
+    """One program: merge the partial results of P others into `settled`, top and scale: w exp(-top) scale is a share.
+
+    Without batch normalisation top is 0.
+    """
+    top = tl.full([B], -float("inf"), tl.float64)
+    total, mass, surprise = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
+    for start in range(0, P, B):
+        k = start + tl.arange(0, B)
+        at, inside = settled + 2 + k * 4, k < P
+        new = tl.load(at, mask=inside, other=-float("inf"))
+        higher = tl.maximum(top, new)
+        finite = tl.where(higher == -float("inf"), 0.0, higher)
+        total = total * exp(top - finite) + tl.load(at + 1, mask=inside, other=0.0) * exp(new - finite)
+        top = higher
+        mass += tl.load(at + 2, mask=inside, other=0.0)
+        surprise += tl.load(at + 3, mask=inside, other=0.0)
+    highest = tl.max(top, 0)
+    shares = tl.where(total == 0, 0.0, total * exp(top - highest))
+    whole, mass, surprise = tl.reduce((shares, mass, surprise), 0, add_three)
+    factor = scale(highest, whole, mass, BATCH, REDUCTION)
+    tl.store(settled, tl.where(highest == -float("inf"), 0.0, highest))
+    tl.store(settled + 1, factor)
+    if REDUCTION != NONE:
+        tl.store(values, reduced(surprise, mass, REDUCTION).to(tl.float32))
+
+
+@jit
+def count(
+    settled: tl.tensor, target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
+    N: tl.int32, C: tl.int32, ignore: tl.int64, B: tl.constexpr
+) -> None:  # fmt: skip
+    """One program: 1 / Σ s; without weights the sum of s is a number of rows, and counted in 32 bits."""
+    plain: tl.constexpr = class_weight is None and sample_weight is None
+    mass = tl.zeros([B], tl.int32 if plain else tl.float64)
+    for start in range(0, N, B):
+        i = start + tl.arange(0, B)
+        y, live = labels(target, i, N, C, ignore)
+        mass += live.to(tl.int32) if plain else importance(y, i, live, class_weight, sample_weight)
+    tl.store(settled, over(tl.sum(mass, 0).to(tl.float64)))
+
+
+# What pass two multiplies the directions by: given forces; shares in the book; what is left of these to settle.
+GIVEN, SHARED, UNSETTLED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+
+
+@jit
+def whole_rows(x: tl.tensor, y: tl.tensor, live: tl.tensor, j: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
+    """`statistics` of rows that are one tile, and exp(z - largest), which stays in registers."""
+    x = tl.where(along(live) & (j != along(y)), x, -float("inf"))
+    top = tl.maximum(tl.max(own_max(x), 1), NOTHING)
+    e = exp_below(x, along(top), HALF)
+    return e, top, tl.sum(own_sum(e), 1)
+
+
+@jit
+def measure(
+    logits: tl.tensor, target: tl.tensor, book: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, ignore: tl.int64,
+    U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr
+) -> None:  # fmt: skip
+    """Pass one."""
+    HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
+    i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    begin, shift, first, last = place(i, stride, C, K, SHIFTED)
+    at, j = logits + begin, columns(0, U, T, K)
+    if WHOLE:  # the logits are on their way while the labels are looked at; and will be needed again
+        x = read(at, i < N, j, first, last, SHIFTED, "evict_last")
+    y, live = labels(target, i, N, C, ignore)
+    own = own_logit(at + shift, y)
+    if WHOLE:
+        _, top, rest = whole_rows(x, y, live, j, HALF)
+    else:
+        top, rest = statistics(at, y, live, C, shift, first, last, U, R, T, K, SHIFTED, "")
+    tl.store(book + i, margin_of(own, top, rest), mask=i < N)
+    tl.store(book + N + i, top.to(tl.float64), mask=i < N)
+    tl.store(book + 2 * N + i, rest.to(tl.float64), mask=i < N)
+
+
+@jit
+def write(
+    to: tl.tensor, j: tl.tensor, e: tl.tensor, up: tl.tensor, inside: tl.tensor, first: tl.tensor, last: tl.tensor,
+    SHIFTED: tl.constexpr, CACHE: tl.constexpr,
+) -> None:  # fmt: skip
+    """One tile of the gradient, targets apart: e = exp(z - top) times `up`."""
+    d = (e * along(up)).to(to.dtype.element_ty)
+    tl.store(along(to) + j, d, mask=within(inside, j, first, last, SHIFTED), eviction_policy=CACHE)
+
+
+@jit
+def read_and_write(
+    at: tl.tensor, to: tl.tensor, j: tl.tensor, top: tl.tensor, up: tl.tensor, live: tl.tensor, inside: tl.tensor,
+    first: tl.tensor, last: tl.tensor, SHIFTED: tl.constexpr, CACHE: tl.constexpr,
+) -> None:  # fmt: skip
+    """One tile of the gradient from the logits."""
+    x = read(at, live, j, first, last, SHIFTED, CACHE)
+    e = exp_below(x, along(top), at.dtype.element_ty != tl.float32)
+    write(to, j, e, up, inside, first, last, SHIFTED, CACHE)
+
+
+@jit
+def write_ends(
+    at: tl.tensor, to: tl.tensor, top: tl.tensor, up: tl.tensor, live: tl.tensor, inside: tl.tensor, shift: tl.tensor,
+    C: tl.tensor, first: tl.tensor, last: tl.tensor, K: tl.constexpr,
+) -> None:  # fmt: skip
+    """The gradient at the ends of a shifted row."""
+    j, own = ends(shift, C, first, last, K)
+    x = tl.load(along(at) + j, mask=along(live) & own, other=-float("inf")).to(tl.float32)
+    d = (exp_below(x, along(top), at.dtype.element_ty != tl.float32) * along(up)).to(to.dtype.element_ty)
+    tl.store(along(to) + j, d, mask=along(inside) & own)
+
+
+@jit
+def write_targets(to: tl.tensor, y: tl.tensor, here: tl.tensor, down: tl.tensor) -> None:
+    """The targets' entries, after (the barrier) whatever the tiles have put there."""
+    tl.debug_barrier()
+    tl.store(to + y, down.to(to.dtype.element_ty), mask=here)
+
+
+@jit
+def emit(
+    logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, book: tl.tensor, settled: tl.tensor,
+    forces: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, gradient_stride: tl.int64, ignore: tl.int64,
+    parts: tl.int32, span: tl.int32, lift: tl.float64, FORCE: tl.constexpr,
+    U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr
+) -> None:  # fmt: skip
+    """Pass two; a row is the work of `parts` programs, `span` columns (a multiple of U T K) each.
+
+    c is `lift` times (FORCE) the force of the row, its share in the book, or s x taper x w relative to what is settled.
+    From the last row to the first: the caches still hold what pass one read last.
+    """
+    HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
+    pid = tl.num_programs(0) - 1 - tl.program_id(0)
+    i = (pid // parts).to(tl.int64) * R + tl.arange(0, R)
+    begin, shift, first, last = place(i, stride, C, K, SHIFTED)
+    at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, SHIFTED)[0], columns(0, U, T, K)
+    if WHOLE:
+        x = read(at, i < N, j, first, last, SHIFTED, "")
+    y, live = labels(target, i, N, C, ignore)
+    c = tl.where(live, lift, 0.0)
+    if FORCE == GIVEN:
+        c *= tl.load(forces + i, mask=live, other=0.0).to(tl.float64)
+    elif FORCE == SHARED:
+        c *= tl.load(book + 3 * N + i, mask=live, other=0.0)
+    elif FORCE == UNSETTLED:
+        pull = tl.load(book + 4 * N + i, mask=live, other=0.0)
+        w = exp(tl.load(book + 3 * N + i, mask=live, other=0.0) - tl.load(settled))
+        c *= tl.where(pull == 0, 0.0, pull * w) * tl.load(settled + 1)
+    live &= c != 0
+    top = tl.load(book + N + i, mask=live, other=0.0).to(tl.float32)
+    up = (0.5 * c).to(tl.float32) / tl.load(book + 2 * N + i, mask=live, other=1.0).to(tl.float32)
+    if WHOLE:
+        e = exp_below(tl.where(along(live), x, -float("inf")), along(top), HALF)
+        write(to, j, e, up, i < N, first, last, SHIFTED, "")
+        write_targets(to, y, y >= 0, (-0.5 * c).to(tl.float32))
+    else:
+        part = pid % parts
+        begin = part * (span // K * K)
+        end = tl.minimum(begin + span, last)
+        narrow = wide_end(begin, end, U, T, K)
+        for start in range(begin, narrow, U * T * K):
+            read_and_write(at, to, columns(start, U, T, K), top, up, live, i < N, first, last, SHIFTED, "")
+        for start in range(narrow, end, T * K):
+            read_and_write(at, to, columns(start, 1, T, K), top, up, live, i < N, first, last, SHIFTED, "")
+        mine = y + shift
+        here = (mine >= begin) & (mine < begin + span)
+        if SHIFTED:
+            here &= (mine >= first) & (mine < last)
+            if part == 0:
+                write_ends(at, to, top, up, live, i < N, shift, C, first, last, K)
+                here |= (mine < first) | (mine >= last)
+        write_targets(to + shift, y, here & (y >= 0), (-0.5 * c).to(tl.float32))
+
+
+@jit
+def fused(
+    logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, values: tl.tensor, class_weight: tl.tensor,
+    sample_weight: tl.tensor, settled: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
+    gradient_stride: tl.int64, ignore: tl.int64, a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64,
+    taper: tl.float64, lift: tl.float64, FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr,
+    REDUCTION: tl.constexpr,
+    U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr
+) -> None:  # fmt: skip
+    """Both passes, row by row: the second reading is served by registers (WHOLE: a row is one tile) or the caches.
+
+    A row counts `lift` times, under a mean divided by what is `settled`, Σ s. `values` are one a row, or where the
+    value is reduced one a program.
+    """
+    HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
+    i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    begin, shift, first, last = place(i, stride, C, K, SHIFTED)
+    at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, SHIFTED)[0], columns(0, U, T, K)
+    if WHOLE:
+        x = read(at, i < N, j, first, last, SHIFTED, "evict_first")
+    y, live = labels(target, i, N, C, ignore)
+    own = own_logit(at + shift, y)
+    s = importance(y, i, live, class_weight, sample_weight)
+    if WHOLE:
+        e, top, rest = whole_rows(x, y, live, j, HALF)
+    else:
+        top, rest = statistics(at, y, live, C, shift, first, last, U, R, T, K, SHIFTED, "evict_last")
+    if settled is not None:
+        s *= tl.load(settled)
+    log_w, _, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
+    if REDUCTION == NONE:
+        tl.store(values + i, value.to(tl.float32), mask=i < N)
+    else:
+        tl.store(values + tl.program_id(0), tl.sum(value, 0).to(tl.float32))
+    force = tl.where(pull == 0, 0.0, pull * exp(log_w)) * lift
+    live &= force != 0
+    up = tl.where(live, (0.5 * force).to(tl.float32) / rest, 0.0)
+    if WHOLE:
+        write(to, j, e, up, i < N, first, last, SHIFTED, "evict_last")
+    else:
+        # backwards: what was read last is nearest
+        narrow = wide_end(0, last, U, T, K)
+        for start in range(narrow, last, T * K):
+            narrower = columns(start, 1, T, K)
+            read_and_write(at, to, narrower, top, up, live, i < N, first, last, SHIFTED, "evict_first")
+        for done in range(U * T * K, narrow + 1, U * T * K):
+            wider = columns(narrow - done, U, T, K)
+            read_and_write(at, to, wider, top, up, live, i < N, first, last, SHIFTED, "evict_first")
+        if SHIFTED:
+            write_ends(at, to, top, up, live, i < N, shift, C, first, last, K)
+    write_targets(to + shift, y, y >= 0, (-0.5 * force).to(tl.float32))
+
+
+@jit
+def at_once(
+    logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, values: tl.tensor, class_weight: tl.tensor,
+    sample_weight: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, gradient_stride: tl.int64, ignore: tl.int64,
+    a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64, taper: tl.float64, lift: tl.float64,
+    FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
+    BATCH: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr
+) -> None:  # fmt: skip
+    """The whole batch in one program, from the logits to the value and the gradient for an incoming one of 1."""
+    i = tl.arange(0, R).to(tl.int64)
+    begin, _, first, last = place(i, stride, C, K, False)
+    at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, False)[0], columns(0, 1, T, K)
+    x = read(at, i < N, j, first, last, False, "")
+    y, live = labels(target, i, N, C, ignore)
+    # a thread has whole rows, or few share one: this is faster than to ask the memory again
+    own = tl.sum(own_sum(tl.where(j == along(y), x, 0.0)), 1).to(tl.float64)
+    own = tl.where(y >= 0, own, float("nan"))
+    s = importance(y, i, live, class_weight, sample_weight)
+    e, top, rest = whole_rows(x, y, live, j, logits.dtype.element_ty != tl.float32)
+    log_w, active, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
+    w, top_w, total, mass, surprise = totals(log_w, active, s, value, BATCH, BOUNDED)
+    force = forces(pull, w, top_w, total, mass, BATCH, REDUCTION) * lift
+    if REDUCTION == NONE:
+        tl.store(values + i, value.to(tl.float32), mask=i < N)
+    else:
+        tl.store(values, reduced(surprise, mass, REDUCTION).to(tl.float32))
+    live &= force != 0
+    up = tl.where(live, (0.5 * force).to(tl.float32) / rest, 0.0)
+    d = tl.where(j == along(y), along((-0.5 * force).to(tl.float32)), e * along(up))
+    tl.store(along(to) + j, d.to(gradient.dtype.element_ty), mask=along(i < N) & (j < last))
+
+
+@jit
+def rescale(
+    gradient: tl.tensor, factor: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, factor_stride: tl.int64,
+    T: tl.constexpr, K: tl.constexpr,
+) -> None:  # fmt: skip
+    """gradient *= factor: nothing is left to do where one number, 1, stands for all rows."""
+    C, stride = C // K * K, stride // K * K
+    is_one = (tl.load(factor).to(tl.float32) == 1.0) & (factor_stride == 0)
+    for row in range(tl.program_id(0), tl.where(is_one, 0, N), tl.num_programs(0)):
+        g = tl.load(factor + row * factor_stride).to(tl.float32)
+        at = gradient + row * stride
+        for start in range(0, tl.where(g == 1.0, 0, C), T * K):
+            j = columns(start, 1, T, K)
+            d = tl.load(at + j, mask=j < C, other=0.0).to(tl.float32) * g
+            tl.store(at + j, d.to(gradient.dtype.element_ty), mask=j < C)
