@@ -81,7 +81,7 @@ def test_forgetting_says_whose_labels_chose(digits: Run, tmp_path: Path) -> None
     run = replace(digits, noise=f"given({file.as_posix()!r}, truth=False)", rate=None, validation=0.2)
     result = read_journal(forgetting(run, tmp_path, rates=(0.0,))).result
     assert result is not None
-    assert result["validation_labels"] == "as given, which nobody has checked"
+    assert result["validation_labels"] == "unverified"
 
 
 def test_wrong_labels_are_difficult(longer: Run, tmp_path: Path) -> None:

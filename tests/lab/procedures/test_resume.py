@@ -67,7 +67,7 @@ def test_cut_short_and_carried_out_again(
     monkeypatch.chdir(tmp_path / "broken")
     for after in (20, 25):  # in the first run, then in the second
         with pytest.raises(Interrupted):
-            procedure(run, Path("runs"), carry_out=Stopping(after))
+            procedure(run, Path("runs"), run_one=Stopping(after))
         assert read_journal(folder).result is None
     assert procedure(run, Path("runs")) == folder
     assert contents(Path("runs")) == straight
@@ -79,7 +79,7 @@ def test_done_is_done(digits: Run, contents: Contents, tmp_path: Path) -> None:
 
     folder = label_correction(digits, tmp_path)
     before = contents(tmp_path)
-    assert label_correction(digits, tmp_path, carry_out=refuse) == folder
+    assert label_correction(digits, tmp_path, run_one=refuse) == folder
     assert contents(tmp_path) == before
 
 
@@ -91,7 +91,7 @@ def test_a_run_is_shared_between_procedures(digits: Run, tmp_path: Path) -> None
         made.append(run)
         return execute(run, root)
 
-    curriculum(digits, tmp_path, carry_out=note)
-    label_correction(digits, tmp_path, carry_out=note)
+    curriculum(digits, tmp_path, run_one=note)
+    label_correction(digits, tmp_path, run_one=note)
     assert [run.folder_name() == plain.name for run in made] == [True, False, True, False]
     assert read_header(plain).run == digits
