@@ -55,7 +55,7 @@ from reweigh.lab.run import Interrupted, execute
 from reweigh.lab.run.material import gather
 from reweigh.lab.spec import Run
 from reweigh.lab.suspects import suspects_of
-from reweigh.lab.suspects.evidence import of_run, out_of_fold
+from reweigh.lab.suspects.detect import of_run, out_of_fold
 from reweigh.labels import METHODS, find_suspects
 
 RESULTS = Path(__file__).parent / "results"
@@ -203,7 +203,7 @@ class Bench:
         """As it was published: by cross entropy, with threshold samples, twice."""
         run = self.runs[taught]
         folder = self.watch(run, self.root)
-        found = suspects_of(folder, method="aum", threshold_samples=True, carry_out=self.watch)
+        found = suspects_of(folder, method="aum", threshold_samples=True, run_one=self.watch)
         truth = _truth(found.clean, found.suspects.given)
         return [ours("aum, threshold samples", found.suspects, truth, self.cost(threshold_runs(run), 0.0))]
 
@@ -211,7 +211,7 @@ class Bench:
         """Out-of-fold probabilities, kept for cleanlab, and our own reading of them."""
         run = self.runs[taught]
         material = gather(run)
-        evidence = out_of_fold(run, self.root, FOLDS, material, carry_out=self.watch)
+        evidence = out_of_fold(run, self.root, FOLDS, material, run_one=self.watch)
         given = material.train.labels
         clean = _truth(material.clean, given)
         cost = self.cost(folds_of(run), 0.0)
@@ -220,7 +220,7 @@ class Bench:
         kept = {"given": given.astype(np.int16), "clean": clean.astype(np.int16)}
         kept["probabilities"] = evidence.pred_probs.astype(np.float32)
         np.savez(path, seconds=np.array(np.nan if cost is None else cost), **kept)
-        found, spent = self.watch.timed(lambda: find_suspects(given, evidence.pred_probs, how="final-p"))
+        found, spent = self.watch.timed(lambda: find_suspects(given, evidence.pred_probs, description="final-p"))
         return [ours("final-p, out of fold", found, clean, None if cost is None else cost + spent)]
 
     def cleanlab(self, taught: str) -> Lines:
