@@ -1,4 +1,4 @@
-"""Properties of scores and rankings, on small galleries full of ties, against the definition in plain loops."""
+"""Properties of scores and rankings on small galleries with many ties, compared with plain loops."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHUNKS = st.builds(Chunks, st.integers(1, 5), st.integers(1, 13))
 
 
 def ordered(case: Case, query: int) -> list[tuple[int, bool]]:
-    """The items that are not junk, nearest first, and whether they are good; one by one from the definition."""
+    """Rank the items without junk by the definition; return their rows and whether they are good."""
 
     def unit(vector: Any) -> Any:
         return vector / max(np.linalg.norm(vector), 1e-300)
@@ -58,7 +58,7 @@ def ordered(case: Case, query: int) -> list[tuple[int, bool]]:
 
 
 def walked(goods: list[bool], rule: str) -> float:
-    """MATLAB's walk down the list, or the mean of precisions."""
+    """Compute AP like the MATLAB program, or as the mean of precisions."""
     found, average, old_recall, old_precision = 0, 0.0, 0.0, 1.0
     for n, good in enumerate(goods, start=1):
         found += good
@@ -74,7 +74,7 @@ def walked(goods: list[bool], rule: str) -> float:
 @pytest.mark.parametrize("rule", ["official", "python"])
 @settings(max_examples=40, deadline=None)
 @given(case=cases(), chunks=CHUNKS)
-def test_scores_are_those_of_the_definition_in_any_chunks(rule: Any, case: Case, chunks: Chunks) -> None:
+def test_scores_agree_with_the_definition_in_any_chunks(rule: Any, case: Case, chunks: Chunks) -> None:
     found = score(*case, rule, ranks=15, chunks=chunks)
     goods = [[good for _, good in ordered(case, query)] for query in range(len(case.queries))]
     expected = [walked(good, rule) if any(good) else 0.0 for good in goods]
@@ -89,7 +89,7 @@ def test_scores_are_those_of_the_definition_in_any_chunks(rule: Any, case: Case,
 
 @settings(max_examples=40, deadline=None)
 @given(case=cases(), chunks=CHUNKS, top=st.integers(1, 14))
-def test_a_ranking_is_the_sorted_list_that_is_scored(case: Case, chunks: Chunks, top: int) -> None:
+def test_a_ranking_agrees_with_the_definition(case: Case, chunks: Chunks, top: int) -> None:
     found = rank(*case, top, chunks=chunks)
     for query in range(len(case.queries)):
         expected = ordered(case, query)[:top]
@@ -150,7 +150,7 @@ def test_distances_and_features_give_the_same(case: Case, chunks: Chunks) -> Non
 
 
 class Reader:
-    """Features that only come in slices, as from a file; it remembers the largest."""
+    """Features that can only be read in slices; records the largest slice."""
 
     def __init__(self, features: Any) -> None:
         self.features, self.largest = features, 0
@@ -163,13 +163,13 @@ class Reader:
         return self.features[rows]
 
 
-def test_a_gallery_is_read_in_blocks_from_anything(tmp_path: Any) -> None:
+def test_a_gallery_is_read_in_blocks(tmp_path: Any) -> None:
     random = np.random.default_rng(0)
     features = random.standard_normal((500, 6)).astype(np.float32)
     persons, cameras = random.integers(-1, 9, 500), random.integers(1, 3, 500)
     ask = np.flatnonzero(persons > 0)[:20]
     asked = features[ask], persons[ask], cameras[ask]
-    whole = score(*asked, features, persons, cameras)
+    expected = score(*asked, features, persons, cameras)
     reader = Reader(features)
     seen: list[tuple[int, int]] = []
     parts = score(
@@ -184,10 +184,10 @@ def test_a_gallery_is_read_in_blocks_from_anything(tmp_path: Any) -> None:
         torch.from_numpy(asked[0]), *asked[1:], torch.from_numpy(features), torch.from_numpy(persons), cameras
     )
     for other in (parts, mapped, tensors):
-        assert other.average_precision.tolist() == whole.average_precision.tolist()
+        assert other.average_precision.tolist() == expected.average_precision.tolist()
 
 
-def test_top_must_be_positive_and_no_match_is_no_matter_for_a_ranking() -> None:
+def test_a_ranking_needs_a_positive_top_but_no_match() -> None:
     one = np.ones((1, 2))
     with pytest.raises(ValueError, match="top must be 1 or more, not 0"):
         rank(one, [7], [1], one, [7], [2], top=0)
