@@ -37,7 +37,7 @@ from reweigh.lab.data import mars
 from reweigh.lab.data.mars import Index
 from reweigh.lab.record import read_header, read_result
 from reweigh.lab.retrieval import gallery_rows, score
-from reweigh.lab.retrieval.features import Fused, frame_features
+from reweigh.lab.retrieval.features import FeatureFusion, frame_features
 from reweigh.lab.run import execute
 from reweigh.lab.run.machine import device_of
 from reweigh.lab.spec import Run
@@ -152,7 +152,7 @@ def carry_out(place: Place, task: Task) -> dict[str, Any]:
     index, device = scan(place.data), device_of(run)
     assert index.test.frames is not None
     net, card = load_model(folder / "model", device=device)
-    fused = Fused(index.test.lengths.tolist())
+    fused = FeatureFusion(index.test.lengths.tolist())
     for seen in frame_features(net, card, index.test.frames, device=device):
         fused.add(seen)
     noise = read_header(folder).details.get("noise") or {}
@@ -169,7 +169,7 @@ def carry_out(place: Place, task: Task) -> dict[str, Any]:
     return line | {"seconds": round((read_result(folder) or {})["seconds"], 1)}
 
 
-def scores_of(fused: Fused, index: Index, rule: Any) -> dict[str, float | None]:
+def scores_of(fused: FeatureFusion, index: Index, rule: Any) -> dict[str, float | None]:
     """mAP and CMC-1 by a rule; a net whose features are no numbers finds nobody."""
     features, queries = fused.result(), index.queries
     if not np.isfinite(features).all():
