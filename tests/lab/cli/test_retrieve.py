@@ -112,7 +112,7 @@ def test_one_sentence_for_what_is_wrong(call: Any, trained: Any, finished: Path,
         ((run, "--data", tmp_path / "nothing"), 3, "nothing: no such folder or table"),
         ((run, "--data", f"mars:{tmp_path}"), 3, "neither info/ nor bbox_train/"),
         ((run, "-o", "scores.txt"), 2, "expected a file that ends in .csv or .npz"),
-        ((run, "--fusion", "snippets"), 3, "snippets are compared by CAE's net"),
+        ((run, "--fusion", "snippets"), 3, "fusion 'snippets' requires a net of CAE"),
     ):
         ended = call(*words)
         assert ended.code == code, ended.stderr
