@@ -1,4 +1,4 @@
-"""Every score lies in [0, 1], rises with suspicion, and finds labels that were flipped."""
+"""Scores are in [0, 1], rise with suspicion, and find flipped labels."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_pairwise_p_sums_to_one_and_includes_early_evaluations() -> None:
     labels = np.array([0, 1])
     margins = np.array([[-3.0, -3.0, 9.0], [4.0, 4.0, 4.0]], np.float16)
     rivals = np.array([[2, 2, 1], [0, 0, 0]], np.uint16)
-    found = mean_pairwise_p(labels, margins, rivals, num_classes=3)
-    np.testing.assert_allclose(found.sum(axis=1), 1)
-    assert found.argmax(axis=1).tolist() == [2, 1], "memorised at the end only"
+    p = mean_pairwise_p(labels, margins, rivals, num_classes=3)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert p.argmax(axis=1).tolist() == [2, 1], "memorised at the end only"
     extreme = mean_pairwise_p(np.array([0]), np.array([[-65504.0, 65504.0]], np.float16), np.array([[1, 1]]), 2)
     np.testing.assert_array_equal(extreme, [[0.5, 0.5]])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -126,3 +128,9 @@ def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"labels": [0, 1], "pred_probs": [[0.9, 0.1], [0.2, 0.8]]}
     with pytest.raises(ValueError, match=message):
         find_suspects(**(arguments | change))
+
+
+def test_it_imports_neither_the_bench_nor_torch() -> None:
+    code = "import sys; from reweigh import find_suspects; find_suspects([0, 1], [[0.9, 0.1], [0.2, 0.8]])\n"
+    code += "print(*(name for name in sys.modules if name == 'torch' or name.startswith('reweigh.lab.')))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == []

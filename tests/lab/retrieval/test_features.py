@@ -47,12 +47,12 @@ def test_fusion_does_not_depend_on_batches(fusion: Any, sizes: list[int]) -> Non
     for features, confidence in zip(x.split(sizes), c.split(sizes), strict=True):
         fused.add(Frames(features, confidence.double()))
     for row, span in zip(fused.result(), (slice(0, 2), slice(2, 6), slice(6, 7)), strict=True):
-        whole = {
+        expected = {
             "mean": x[span].double().mean(0),
             "max": x[span].double().amax(0),
             "confidence": (x[span].double() * c[span, None]).sum(0) / c[span].sum(),
         }[fusion]
-        assert row == pytest.approx((whole / whole.norm()).numpy(), abs=1e-6)
+        assert row == pytest.approx((expected / expected.norm()).numpy(), abs=1e-6)
 
 
 def test_fusion_refuses_unknown_names_and_missing_frames() -> None:
@@ -76,8 +76,8 @@ def test_features_of_frames_are_those_of_the_net(net: Net, test_part: Tracklets)
 
 def test_a_model_of_files_preprocesses_as_in_training(net: Net, test_part: Tracklets) -> None:
     card = replace(CARD, kind="files", shape=(3, 224, 224))
-    (found,) = frame_features(net, card, test_part.of(2))
-    assert found.features.shape == (2, 64)
+    (batch,) = frame_features(net, card, test_part.of(2))
+    assert batch.features.shape == (2, 64)
     with pytest.raises(DataError, match="the model reads features, not images"):
         next(frame_features(net, replace(CARD, kind="features", shape=(4,)), test_part.of(2)))
 
@@ -98,8 +98,8 @@ def test_frames_have_the_size_of_training(net: Net, test_part: Tracklets) -> Non
         )
         with torch.no_grad():
             expected = net.features(next(seen.evaluation(8)).inputs)
-        (found,) = frame_features(net, card, files)
-        assert found.features == pytest.approx(expected, abs=1e-5)
+        (batch,) = frame_features(net, card, files)
+        assert batch.features == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_cache_distinguishes_scales(net: Net, test_part: Tracklets) -> None:
@@ -160,13 +160,13 @@ def test_only_missing_and_damaged_blocks_are_computed_again(net: Net, test_part:
     stored.path(1).unlink()
     stored.path(2).write_bytes(stored.path(2).read_bytes()[:50])
     stored.path(3).write_bytes(stored.path(4).read_bytes())  # of another shape
-    whole = stored.path(0).stat().st_mtime_ns
+    modified = stored.path(0).stat().st_mtime_ns
     with pytest.raises(DataError, match=r"00001\.safetensors: cannot be read"):
         stored[2:4]
     with pytest.raises(DataError, match=r"00002\.safetensors: not a file of features"):
         stored[4:6]
     assert extract_features(net, CARD, test_part, tmp_path, block=2).all() == pytest.approx(before, abs=1e-6)
-    assert stored.path(0).stat().st_mtime_ns == whole
+    assert stored.path(0).stat().st_mtime_ns == modified
     with pytest.raises(ValueError, match="a non-empty slice"):
         stored[4:4]
     with pytest.raises(ValueError, match="block must be 1 or more"):
@@ -223,7 +223,7 @@ def test_stored_features_are_scored_from_disk(net: Net, small_mars: Path, tmp_pa
     index = mars.read_index(small_mars)
     test, queries = index.test, index.queries
     stored = extract_features(net, CARD, test, tmp_path, block=2)
-    asked = stored.all()[queries], test.persons[queries], test.cameras[queries]
-    one = score(*asked, stored, test.persons, test.cameras)
-    two = score(*asked, stored.all(), test.persons, test.cameras)
+    query = stored.all()[queries], test.persons[queries], test.cameras[queries]
+    one = score(*query, stored, test.persons, test.cameras)
+    two = score(*query, stored.all(), test.persons, test.cameras)
     assert one.average_precision.tolist() == two.average_precision.tolist()

@@ -51,8 +51,8 @@ def test_frames_are_trained_on_and_the_model_retrieves(run: Run, small_mars: Pat
     stored = extract_features(net, card, test, tmp_path / "cache")
     rows_of = gallery_rows(test.persons, queries, "python")
     features = stored.all()
-    asked = features[queries], test.persons[queries], test.cameras[queries]
-    scores = score(*asked, features[rows_of], test.persons[rows_of], test.cameras[rows_of], "python")
+    query = features[queries], test.persons[queries], test.cameras[queries]
+    scores = score(*query, features[rows_of], test.persons[rows_of], test.cameras[rows_of], "python")
     assert scores.valid.tolist() == [True, True, False, False]
     assert 0 < scores.mean_ap <= 1
 

@@ -45,8 +45,8 @@ def test_reading_returns_what_was_written(tmp_path_factory: pytest.TempPathFacto
 def test_a_file_written_by_hand(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text('\ufefflabel,note,decision,given,index\r\ncat,why,drop,cat,4\r\n\r\ncat,x,fix,"line\nend",2\r\n')
-    found = read_decisions(path, LABELS, NAMES)
-    assert found == (Decision(4, 0, "drop", 0), Decision(2, 2, "fix", 0))
+    decisions = read_decisions(path, LABELS, NAMES)
+    assert decisions == (Decision(4, 0, "drop", 0), Decision(2, 2, "fix", 0))
 
 
 @pytest.mark.parametrize(

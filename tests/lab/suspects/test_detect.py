@@ -32,17 +32,17 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return execute(default_run("digits", NOISY), tmp_path_factory.mktemp("runs"))
 
 
-def area(found: Any) -> float:
-    return auroc(torch.from_numpy(found.suspects.score), torch.from_numpy(found.suspects.given != found.clean))
+def area(result: Any) -> float:
+    return auroc(torch.from_numpy(result.suspects.score), torch.from_numpy(result.suspects.given != result.clean))
 
 
 @pytest.mark.parametrize("method", ["auto", "final-p", "mean-p", "duel", "aum", "mixture"])
 def test_one_run(finished: Path, method: Any) -> None:
-    found = suspects_of(finished, method=method, bootstrap=10)
-    assert len(found.suspects) == 1200
-    assert area(found) > 0.93
-    assert found.suspects.description.endswith(f"run {finished.name[-12:]}")
-    assert found.suspects.class_names == tuple("0123456789")
+    result = suspects_of(finished, method=method, bootstrap=10)
+    assert len(result.suspects) == 1200
+    assert area(result) > 0.93
+    assert result.suspects.description.endswith(f"run {finished.name[-12:]}")
+    assert result.suspects.class_names == tuple("0123456789")
 
 
 def test_changed_data_are_refused(tmp_path: Path) -> None:
@@ -121,18 +121,18 @@ def test_folds_are_trained_once(finished: Path) -> None:
         trained.append(run)
         return execute(run, root)
 
-    found = suspects_of(finished, folds=3, bootstrap=10, run_one=run_one)
+    result = suspects_of(finished, folds=3, bootstrap=10, run_one=run_one)
     assert [run.fold for run in trained] == ["1/3", "2/3", "3/3"]
     assert all(run.seed == 0 and not run.record_p for run in trained)
-    assert area(found) > 0.9
-    assert "out of 3 folds" in found.suspects.description
+    assert area(result) > 0.9
+    assert "out of 3 folds" in result.suspects.description
     again = suspects_of(
         finished,
         folds=3,
         bootstrap=10,
         run_one=lambda run, root: execute(run, root, watch=lambda update: pytest.fail("trained again")),
     )
-    np.testing.assert_array_equal(again.suspects.score, found.suspects.score)
+    np.testing.assert_array_equal(again.suspects.score, result.suspects.score)
 
 
 def test_interrupted_folds_resume(finished: Path, tmp_path: Path) -> None:
@@ -153,11 +153,11 @@ def test_interrupted_folds_resume(finished: Path, tmp_path: Path) -> None:
 
 
 def test_threshold_samples_separate_issues(finished: Path) -> None:
-    found = suspects_of(finished, threshold_samples=True, bootstrap=10)
-    assert area(found) > 0.9
-    assert "threshold samples" in found.suspects.description
-    wrong = found.suspects.given != found.clean
-    assert wrong[found.suspects.issue].mean() > 0.7
+    result = suspects_of(finished, threshold_samples=True, bootstrap=10)
+    assert area(result) > 0.9
+    assert "threshold samples" in result.suspects.description
+    wrong = result.suspects.given != result.clean
+    assert wrong[result.suspects.issue].mean() > 0.7
 
 
 def test_a_run_without_records_has_its_model(tmp_path: Path) -> None:
@@ -245,9 +245,9 @@ def test_data_of_a_user(make: Callable[[Path], str], name: str, fields: dict[str
     path = make(tmp_path / name)
     small = {"iterations": 4, "evaluate_every": 2, "batch_size": 8, "device": "cpu"}
     run = default_run(path, fields | small)
-    found = suspects_of(execute(run, tmp_path / "runs"), bootstrap=1)
-    suspects = found.suspects
-    assert found.clean is None
+    result = suspects_of(execute(run, tmp_path / "runs"), bootstrap=1)
+    suspects = result.suspects
+    assert result.clean is None
     for source, given in zip(suspects.sources, suspects.given, strict=True):
         label = suspects.class_names[given]
         if make is images:

@@ -51,29 +51,34 @@ def test_reading_returns_what_was_written(
     path = tmp_path_factory.mktemp("suspects") / "new" / "suspects.csv"
     written = replace(some([score for score, _ in rows], [text for _, text in rows]), class_names=names)
     write_csv(path, written)
-    found, expected = read_csv(path, names), written.take(written.ranked())
+    suspects, expected = read_csv(path, names), written.take(written.ranked())
     for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    assert (found.sources, found.class_names, found.description) == (expected.sources, names, written.description)
-    assert found.noise is None
+        np.testing.assert_array_equal(getattr(suspects, name), getattr(expected, name))
+    assert (suspects.sources, suspects.class_names) == (expected.sources, names)
+    assert suspects.description == written.description
+        expected.sources,
+        names,
+        written.description,
+    )
+    assert suspects.noise is None
 
 
 def test_the_most_suspicious_come_first_and_ties_go_by_index() -> None:
-    found = some([0.2, 0.9, 0.2, 0.9])
-    assert found.ranked().tolist() == [1, 3, 0, 2]
-    assert found.ranked_issues().tolist() == [1, 3]
-    np.testing.assert_allclose(found.label_quality, [0.8, 0.1, 0.8, 0.1])
-    table = list(csv.reader(io.StringIO(suspects_to_csv(found), newline="")))
+    suspects = some([0.2, 0.9, 0.2, 0.9])
+    assert suspects.ranked().tolist() == [1, 3, 0, 2]
+    assert suspects.ranked_issues().tolist() == [1, 3]
+    np.testing.assert_allclose(suspects.label_quality, [0.8, 0.1, 0.8, 0.1])
+    table = list(csv.reader(io.StringIO(suspects_to_csv(suspects), newline="")))
     assert table[0] == list(COLUMNS)
     assert [row[0] for row in table[1:]] == ["3", "9", "0", "6"]
-    assert "4 examples, 2 issues" in repr(found)
+    assert "4 examples, 2 issues" in repr(suspects)
 
 
 def test_class_names_default_to_those_of_the_file(tmp_path: Path) -> None:
     write_csv(tmp_path / "s.csv", some([0.1, 0.2, 0.3]))
-    found = read_csv(tmp_path / "s.csv")
-    assert found.class_names == tuple(sorted(NAMES))
-    assert [found.class_names[k] for k in found.given] == [NAMES[2], NAMES[1], NAMES[0]]
+    suspects = read_csv(tmp_path / "s.csv")
+    assert suspects.class_names == tuple(sorted(NAMES))
+    assert [suspects.class_names[k] for k in suspects.given] == [NAMES[2], NAMES[1], NAMES[0]]
 
 
 GOOD = {

@@ -175,9 +175,7 @@ def read_block(path: Path) -> NDArray[np.float32]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); extract the features again") from error
     except (safetensors.SafetensorError, KeyError) as error:
-        raise DataError(
-            f"{path}: not a file of features ({error}); delete it and extract again"
-        ) from error
+        raise DataError(f"{path}: not a file of features ({error}); delete it and extract again") from error
     return features
 
 
