@@ -259,7 +259,7 @@ def _check_rivals(values: ArrayLike, shape: tuple[int, ...], num_classes: int) -
     return array
 
 
-def _check_rows(name: str, expected: str, invalid: NDArray[np.bool_]) -> None:
+def _check_rows(name: str, expected: str, invalid: NDArray[np.bool_] | np.bool_) -> None:
     if invalid.any():
         row, count = int(invalid.argmax()), int(invalid.sum())
         raise ValueError(f"{name} must be {expected}; row {row} is not ({count} such rows)")

@@ -56,10 +56,6 @@ def test_reading_returns_what_was_written(
         np.testing.assert_array_equal(getattr(suspects, name), getattr(expected, name))
     assert (suspects.sources, suspects.class_names) == (expected.sources, names)
     assert suspects.description == written.description
-        expected.sources,
-        names,
-        written.description,
-    )
     assert suspects.noise is None
 
 
