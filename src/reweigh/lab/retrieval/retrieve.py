@@ -94,8 +94,8 @@ def retrieve(
     gallery = gallery_rows(test.persons, queries, rule)
     if not len(gallery):
         raise DataError(
-            f"rule 'python' excludes queries and junk from the gallery, and all {len(test)} tracklets are one or the "
-            "other; use the official rule (--rule official)"
+            f"the gallery is empty under rule 'python', since all {len(test)} tracklets are queries or junk; use the "
+            "official rule (--rule official)"
         )
     query_ids, gallery_ids = ((test.persons[rows], test.cameras[rows]) for rows in (queries, gallery))
     if fusion == "snippets":
