@@ -87,10 +87,10 @@ def reviews(root: Path) -> str:
     path = root / "imdb.npz"
     if not path.exists():
         dataset = imdb.load(folder_of("imdb", None))
-        x_train, x_test = (hashed(cast("tuple[str, ...]", each.inputs)) for each in (dataset.train, dataset.test))
+        x_train, x_test = (hashed(cast("tuple[str, ...]", part.inputs)) for part in (dataset.train, dataset.test))
         y_train, y_test = dataset.train.labels, dataset.test.labels
         root.mkdir(parents=True, exist_ok=True)
-        part, names = path.with_suffix(".part.npz"), np.array(dataset.class_names)
-        np.savez(part, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test, class_names=names)
-        part.replace(path)
+        unfinished, names = path.with_suffix(".part.npz"), np.array(dataset.class_names)
+        np.savez(unfinished, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test, class_names=names)
+        unfinished.replace(path)
     return path.as_posix()

@@ -142,7 +142,7 @@ def find_suspects(
     >>> np.flatnonzero(suspects.issue), int(suspects.suggested[7]), suspects.noise.rate
     (array([7]), 0, 0.125)
     """
-    given, probabilities = check_labels(labels, pred_probs)
+    given, probabilities = _check_labels(labels, pred_probs)
     n, num_classes = probabilities.shape
     p_history = None if history is None else _check_history("history", history, n)
     margin_history = None if margins is None else _check_history("margins", margins, n)
@@ -222,7 +222,7 @@ def _most_suspicious(given: Labels, suggested: Labels, score: Floats, probabilit
     return issue
 
 
-def check_labels(labels: ArrayLike, pred_probs: ArrayLike) -> tuple[Labels, Floats]:
+def _check_labels(labels: ArrayLike, pred_probs: ArrayLike) -> tuple[Labels, Floats]:
     """Return both as arrays of int64 and float64; ValueError if either is invalid."""
     given, probabilities = np.asarray(labels), np.asarray(pred_probs)
     if given.ndim != 1 or given.dtype.kind not in "iu":
