@@ -1,20 +1,19 @@
-"""Do robust losses help to find people again? The real mini MARS, with and without abnormal frames.
+"""Compare robust losses on person re-identification: a mini MARS with and without abnormal frames.
 
     nice python benchmarks/mini_mars.py --data MINI_MARS --root runs/mini-mars --processes 2
     python benchmarks/mini_mars.py --data MINI_MARS --root runs/mini-mars --device cuda --processes 8
 
-A MINI SET: 16 people in 32 tracklets (1,719 frames) to learn from, of whom 12 are seen by one camera alone, and 64
-tracklets of 16 others to search, 32 of them as queries. Nothing here says how a method does on MARS itself. Frames are
-128 x 64, the net is a thin ResNet-10 from scratch, 150 iterations of 64 frames, four of every person by the given
-label. Abnormal are 40 % of the frames in equal parts: a background, another person's frame, another identity.
+The training set has 16 people in 32 tracklets (1,719 frames), 12 of them from one camera only. The test set has 64
+tracklets of 16 other people; 32 of these are queries. This is too small to predict results on MARS itself. Frames are
+128 x 64; the net is a thin ResNet-10 trained from scratch for 150 iterations of 64 frames, four per given label. In the
+noisy setting 40 % of the frames are abnormal, in equal parts: a background, another person's frame, another identity.
 
-DM's parameters for MARS were never published: DM(0.5, 8) is its usual setting. One learning rate would favour one loss,
-so each is run at three rates with seed 5, and at the best of them, by official mAP, with seeds 0 to 4, which are what
-is reported; seed 5 has its own noise and initial values, but there is one test set. "untrained" is the net as it
-begins, whose norms have seen one batch.
+DM's parameters for MARS were not published; DM(0.5, 8) is its usual setting. The learning rate of each loss is the best
+of three by official mAP with seed 5; reported are seeds 0 to 4 at that rate. Seed 5 has other noise and initial values,
+but the same test set. "untrained" is the initial net, after one batch for its norms.
 
-Runs are ordinary run folders below --root: what is done is not done again. The CSV has a line for each run, in per
-cent; the JSON beside it says what it was made with.
+Runs are stored below --root, and finished ones are not repeated. The CSV has a line per run, in per cent; the JSON next
+to it has the provenance.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ from reweigh.lab.data import mars
 from reweigh.lab.data.mars import Index
 from reweigh.lab.record import read_header, read_result
 from reweigh.lab.retrieval import gallery_rows, score
-from reweigh.lab.retrieval.features import Fused, frame_features
+from reweigh.lab.retrieval.features import FeatureFusion, frame_features
 from reweigh.lab.run import execute
 from reweigh.lab.run.machine import device_of
 from reweigh.lab.spec import Run
 from reweigh.lab.train.model import load_model
 
 RESULTS = Path(__file__).parent / "results"
-TAUGHT = {
+OBJECTIVES = {
     "CCE": {"weighting": "CCE"},
     "GCE": {"weighting": "GCE(0.7)"},
     "MAE": {"weighting": "MAE"},
@@ -63,14 +62,14 @@ ITERATIONS, HEIGHT, WIDTH = 150, 128, 64
 class Task(NamedTuple):
     """One run."""
 
-    taught: str
+    objective: str
     noise: str
     lr: float
     seed: int
 
 
-class Place(NamedTuple):
-    """Where things lie, and where to compute."""
+class Setup(NamedTuple):
+    """Directories, device and length of the runs."""
 
     data: Path
     root: Path
@@ -79,19 +78,19 @@ class Place(NamedTuple):
 
 
 def main() -> None:
-    """Run what is missing, then write the CSV."""
+    """Execute the missing runs, then write the CSV."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder of mini MARS")
-    parser.add_argument("--root", type=Path, required=True, help="where the run folders go")
+    parser.add_argument("--data", type=Path, required=True, help="directory of mini MARS")
+    parser.add_argument("--root", type=Path, required=True, help="directory of the runs")
     parser.add_argument("--out", type=Path, default=RESULTS / "mini-mars.csv")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--iterations", type=int, default=ITERATIONS, help="fewer only to try it out")
-    parser.add_argument("--only", nargs="*", default=list(TAUGHT), choices=TAUGHT)
+    parser.add_argument("--iterations", type=int, default=ITERATIONS, help="fewer for a quick test")
+    parser.add_argument("--only", nargs="*", default=list(OBJECTIVES), choices=OBJECTIVES)
     parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
     arguments = parser.parse_args()
-    place = Place(arguments.data, arguments.root, arguments.device, arguments.iterations)
-    work = partial(carry_out, place)
+    setup = Setup(arguments.data, arguments.root, arguments.device, arguments.iterations)
+    work = partial(run_task, setup)
     with multiprocessing.get_context("spawn").Pool(arguments.processes, prepare) as pool:
         choosing = [
             Task(name, noise, lr, CHOOSING) for name in arguments.only for noise in NOISE for lr in LEARNING_RATES
@@ -107,21 +106,21 @@ def main() -> None:
         final = [Task(name, noise, lr, seed) for seed in arguments.seeds for (name, noise), lr in best.items()]
         final += [Task(UNTRAINED, "none", min(LEARNING_RATES), seed) for seed in arguments.seeds]
         found = list(progress(pool.imap_unordered(work, final), len(final)))
-    write([*tried, *found], arguments.out, place)
+    write([*tried, *found], arguments.out, setup)
 
 
 def by_map(row: dict[str, Any]) -> float:
     return float(row["map_official"])
 
 
-def run_of(task: Task, place: Place) -> Run:
-    """The run of a task."""
-    untrained = task.taught == UNTRAINED
-    iterations = 1 if untrained else place.iterations
-    fields: dict[str, Any] = TAUGHT["CCE" if untrained else task.taught] | NOISE[task.noise]
+def run_of(task: Task, setup: Setup) -> Run:
+    """Return the run of a task."""
+    untrained = task.objective == UNTRAINED
+    iterations = 1 if untrained else setup.iterations
+    fields: dict[str, Any] = OBJECTIVES["CCE" if untrained else task.objective] | NOISE[task.noise]
     return Run(
         data="mars",
-        data_root=str(place.data),
+        data_root=str(setup.data),
         image_size=f"{HEIGHT}x{WIDTH}",
         net="resnet10-thin",
         iterations=iterations,
@@ -132,32 +131,32 @@ def run_of(task: Task, place: Place) -> Run:
         augment="resize-crop-flip",
         lr=1e-12 if untrained else task.lr,
         seed=task.seed,
-        device=place.device,
+        device=setup.device,
         **fields,
     )
 
 
 def prepare() -> None:
-    """One thread a process, so that processes don't fight."""
+    """Use one thread per process."""
     torch.set_num_threads(1)
 
 
 scan = lru_cache(maxsize=1)(mars.scan)
 
 
-def carry_out(place: Place, task: Task) -> dict[str, Any]:
-    """Train, unless it is done, and search; one line of the CSV."""
-    run = run_of(task, place)
-    folder = execute(run, place.root)
-    index, device = scan(place.data), device_of(run)
+def run_task(setup: Setup, task: Task) -> dict[str, Any]:
+    """Train unless the run is finished, rank and score, and return one line of the CSV."""
+    run = run_of(task, setup)
+    folder = execute(run, setup.root)
+    index, device = scan(setup.data), device_of(run)
     assert index.test.frames is not None
     net, card = load_model(folder / "model", device=device)
-    fused = Fused(index.test.lengths.tolist())
-    for seen in frame_features(net, card, index.test.frames, device=device):
-        fused.add(seen)
+    fused = FeatureFusion(index.test.lengths.tolist())
+    for batch in frame_features(net, card, index.test.frames, device=device):
+        fused.add(batch)
     noise = read_header(folder).details.get("noise") or {}
     line: dict[str, Any] = {
-        "taught": task.taught,
+        "taught": task.objective,
         "noise": task.noise,
         "measured": round(100 * noise.get("measured", 0.0), 2),
         "lr": run.lr,
@@ -169,30 +168,30 @@ def carry_out(place: Place, task: Task) -> dict[str, Any]:
     return line | {"seconds": round((read_result(folder) or {})["seconds"], 1)}
 
 
-def scores_of(fused: Fused, index: Index, rule: Any) -> dict[str, float | None]:
-    """mAP and CMC-1 by a rule; a net whose features are no numbers finds nobody."""
+def scores_of(fused: FeatureFusion, index: Index, rule: Any) -> dict[str, float | None]:
+    """Return mAP and CMC-1 by a rule, 0 if features are not finite."""
     features, queries = fused.result(), index.queries
     if not np.isfinite(features).all():
         return {f"map_{rule}": 0.0, f"cmc1_{rule}": 0.0}
     gallery = gallery_rows(index.test.persons, queries, rule)
-    asked, shown = ((index.test.persons[rows], index.test.cameras[rows]) for rows in (queries, gallery))
-    found = score(features[queries], *asked, features[gallery], *shown, rule)
-    return {f"map_{rule}": round(100 * found.mean_ap, 2), f"cmc1_{rule}": round(100 * float(found.cmc[0]), 2)}
+    query_ids, gallery_ids = ((index.test.persons[rows], index.test.cameras[rows]) for rows in (queries, gallery))
+    scores = score(features[queries], *query_ids, features[gallery], *gallery_ids, rule)
+    return {f"map_{rule}": round(100 * scores.mean_ap, 2), f"cmc1_{rule}": round(100 * float(scores.cmc[0]), 2)}
 
 
 def progress(lines: Iterable[dict[str, Any]], total: int) -> Iterator[dict[str, Any]]:
-    """Tell how far it is."""
+    """Print the progress."""
     start = time.monotonic()
     for i, line in enumerate(lines, 1):
         left = (time.monotonic() - start) / i * (total - i) / 60
-        told = " ".join(str(line[name]) for name in ("taught", "noise", "lr", "seed", "map_official", "map_python"))
-        print(f"{i}/{total}, {left:.0f} min left: {told}", flush=True)
+        values = " ".join(str(line[name]) for name in ("taught", "noise", "lr", "seed", "map_official", "map_python"))
+        print(f"{i}/{total}, {left:.0f} min left: {values}", flush=True)
         yield line
 
 
-def write(lines: list[dict[str, Any]], out: Path, place: Place) -> None:
-    """The CSV, and the JSON beside it."""
-    names = [*TAUGHT, UNTRAINED]
+def write(lines: list[dict[str, Any]], out: Path, setup: Setup) -> None:
+    """Write the CSV and the JSON next to it."""
+    names = [*OBJECTIVES, UNTRAINED]
     lines.sort(
         key=lambda line: (
             list(NOISE).index(line["noise"]),
@@ -209,7 +208,7 @@ def write(lines: list[dict[str, Any]], out: Path, place: Place) -> None:
         writer.writerows(lines)
     about = {
         "data": "mini MARS",
-        "iterations": place.iterations,
+        "iterations": setup.iterations,
         "seeds": SEEDS,
         "choosing_seed": CHOOSING,
         "threads": 1,

@@ -1,4 +1,4 @@
-"""The table of docs/retrieval.md, from benchmarks/results/mini-mars.csv.
+"""Write the table of docs/retrieval.md from benchmarks/results/mini-mars.csv.
 
 python benchmarks/mini_mars_guide.py        rewrites the part of docs/retrieval.md between its two markers
 """
@@ -23,19 +23,19 @@ def main() -> None:
 
 
 def table() -> str:
-    """One line for each loss or method and kind of noise."""
+    """Format a line for each kind of noise and each loss or method."""
     with RESULTS.open(newline="", encoding="utf-8") as file:
         lines = [line for line in csv.DictReader(file) if line["role"] == "reported"]
     rows = [
-        "| abnormal frames | taught by | lr | mAP, official | CMC-1, official | mAP, python | CMC-1, python |",
+        "| abnormal frames | loss or method | lr | mAP, official | CMC-1, official | mAP, python | CMC-1, python |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for noise, words in ABNORMAL.items():
         here = [line for line in lines if line["noise"] == noise]
-        for taught in dict.fromkeys(line["taught"] for line in here):
-            runs = [line for line in here if line["taught"] == taught]
-            lr = "-" if taught == "untrained" else runs[0]["lr"]
-            rows.append(f"| {words} | {taught} | {lr} | {' | '.join(spread(runs, name) for name in COLUMNS)} |")
+        for objective in dict.fromkeys(line["taught"] for line in here):
+            runs = [line for line in here if line["taught"] == objective]
+            lr = "-" if objective == "untrained" else runs[0]["lr"]
+            rows.append(f"| {words} | {objective} | {lr} | {' | '.join(spread(runs, name) for name in COLUMNS)} |")
     return "\n".join(rows) + "\n"
 
 

@@ -1,12 +1,12 @@
-"""How fast are rankings scored, and in how much memory?
+"""Measure time and memory of scoring rankings.
 
     python benchmarks/retrieval.py --out benchmarks/results/retrieval-cpu.json                  (ten minutes)
     python benchmarks/retrieval.py --device cuda --out benchmarks/results/retrieval-h200.json   (a minute)
 
-As large as MARS: 1,980 queries x 12,180 tracklets x 1,024 numbers, random, with as many persons, distractors and junk.
-Targets: under 10 s on two CPU cores, under 0.5 s on a GPU. A million: as many queries, 10^6 tracklets of 50,000 persons
-that are never all in memory. Target: under 2 GB. Every part runs in a process of its own, whose peak memory is told.
-Beside the wall clock stands the CPU time of all threads, which other work on the machine does not stretch as much.
+"mars" has the size of MARS: 1,980 queries x 12,180 tracklets x 1,024 random numbers, with as many persons, distractors
+and junk. Targets: under 10 s on two CPU cores, under 0.5 s on a GPU. "million" has as many queries, and 10^6 tracklets
+of 50,000 persons, which are never in memory at once. Target: under 2 GB. Each part runs in its own process and reports
+its peak memory. CPU time of all threads is recorded, too, since other load on the machine affects it less.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from reweigh.streams import mix, numpy_generator
 QUERIES, WIDTH, CAMERAS = 1980, 1024, 6
 MARS = {"labelled": 8062, "persons": 634, "distractors": 3248, "junk": 870}
 MILLION = {"labelled": 700_000, "persons": 50_000, "distractors": 270_000, "junk": 30_000}
-UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
+UNIT = 1 if sys.platform == "darwin" else 1024  # bytes per unit of ru_maxrss
 
 
 def main() -> None:
@@ -45,9 +45,9 @@ def main() -> None:
     parser.add_argument("--skip-million", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    parts = {"mars": (as_large_as_mars, options.rounds)}
+    parts = {"mars": (measure_mars, options.rounds)}
     if not options.skip_million:
-        parts["million"] = (a_million, 1)
+        parts["million"] = (measure_million, 1)
     found = {}
     for name, (measure, rounds) in parts.items():
         with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def people(sizes: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Persons and cameras of a gallery, and the rows that ask."""
+    """Draw persons and cameras of a gallery, and the rows of queries."""
     random = numpy_generator(0, "people")
     persons = np.concatenate(
         [
@@ -71,8 +71,8 @@ def people(sizes: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64],
     return persons, random.integers(1, CAMERAS + 1, len(persons)), queries
 
 
-class Made:
-    """Features that are made when they are read: the same rows give the same numbers."""
+class RandomFeatures:
+    """Features drawn when they are read; the same rows give the same numbers."""
 
     def __init__(self, rows: int, device: str) -> None:
         self.rows, self.device = rows, device
@@ -85,13 +85,13 @@ class Made:
         return torch.randn(rows.stop - rows.start, WIDTH, generator=generator, device=self.device)
 
 
-def as_large_as_mars(device: str, threads: int, rounds: int) -> dict[str, Any]:
-    """Seconds of every round of scoring, and of ranking the nearest ten."""
+def measure_mars(device: str, threads: int, rounds: int) -> dict[str, Any]:
+    """Measure the seconds of scoring and of ranking the first ten items, per round."""
     torch.set_num_threads(threads)
     persons, cameras, queries = people(MARS)
-    features = Made(len(persons), "cpu")[0 : len(persons)].numpy()
+    features = RandomFeatures(len(persons), "cpu")[0 : len(persons)].numpy()
     arguments = (features[queries], persons[queries], cameras[queries], features, persons, cameras)
-    score(*arguments, device=device)  # the first call loads libraries
+    score(*arguments, device=device)  # warm-up: the first call loads libraries
     scoring, computing, ranking = [], [], []
     for _ in range(rounds):
         start, cpu = time.perf_counter(), time.process_time()
@@ -114,20 +114,20 @@ def as_large_as_mars(device: str, threads: int, rounds: int) -> dict[str, Any]:
     }
 
 
-def a_million(device: str, threads: int, rounds: int) -> dict[str, Any]:
-    """Seconds and peak memory with a gallery that is read in blocks."""
+def measure_million(device: str, threads: int, rounds: int) -> dict[str, Any]:
+    """Measure seconds and peak memory with a gallery that is read in blocks."""
     torch.set_num_threads(threads)
     persons, cameras, queries = people(MILLION)
     before = memory(device)["peak_bytes"]
-    asked = Made(len(queries), device)[0 : len(queries)]
+    query_features = RandomFeatures(len(queries), device)[0 : len(queries)]
     seconds, computing = [], []
     for _ in range(rounds):
         start, cpu = time.perf_counter(), time.process_time()
         scores = score(
-            asked,
+            query_features,
             persons[queries],
             cameras[queries],
-            Made(len(persons), device),
+            RandomFeatures(len(persons), device),
             persons,
             cameras,
             device=device,
@@ -148,7 +148,7 @@ def a_million(device: str, threads: int, rounds: int) -> dict[str, Any]:
 
 
 def memory(device: str) -> dict[str, int]:
-    """The most this process ever held, on the host and on the GPU."""
+    """Return this process's peak memory on the host and on the GPU."""
     peak = {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT}
     if device.startswith("cuda"):
         peak["peak_gpu_bytes"] = torch.cuda.max_memory_allocated()

@@ -18,7 +18,7 @@ from reweigh.lab.procedures import (
     label_correction,
     read_journal,
 )
-from reweigh.lab.procedures.journal import CarryOut
+from reweigh.lab.procedures.journal import RunOne
 from reweigh.lab.record import read_result
 from reweigh.lab.spec import Run
 
@@ -59,13 +59,13 @@ class Rival:
         field = "weighting" if self.family == "procedure" else self.family
         return Run(**(base | dict(self.fields) | {field: self.taught}))
 
-    def carry_out(self, base: dict[str, Any], root: Path, carry_out: CarryOut) -> tuple[float, tuple[str, ...]]:
+    def carry_out(self, base: dict[str, Any], root: Path, run_one: RunOne) -> tuple[float, tuple[str, ...]]:
         """Final test accuracy, and the names of the run folders it took."""
         run = self.run(base)
         if self.procedure is None:
-            folder = carry_out(run, root)
+            folder = run_one(run, root)
             return float(read_result(folder)["final"]["test_accuracy"]), (folder.name,)  # type: ignore[index]  # done
-        account = read_journal(self.procedure(run, root, carry_out=carry_out, **dict(self.settings)))
+        account = read_journal(self.procedure(run, root, run_one=run_one, **dict(self.settings)))
         result = account.result or {}
         final = (result if self.role is None else result[self.role])["final"]
         return float(final), tuple(name for _, name in account.runs)

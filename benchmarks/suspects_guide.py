@@ -1,4 +1,4 @@
-"""The tables of docs/suspects.md, from benchmarks/results/suspects-*.csv and the JSON beside them.
+"""Write the tables of docs/suspects.md from benchmarks/results/suspects-*.csv and *.json.
 
 python benchmarks/suspects_guide.py          rewrites the part of docs/suspects.md between its two markers
 """
@@ -33,20 +33,20 @@ SHOWN = {
 
 def main() -> None:
     """Rewrite the page."""
-    there = [data for data in DATA if (RESULTS / f"suspects-{data}.csv").exists()]
-    found = read(RESULTS / f"suspects-{data}.csv" for data in there)
-    again = read(path for data in there if (path := RESULTS / f"suspects-{data}-retrained.csv").exists())
-    about = {data: json.loads((RESULTS / f"suspects-{data}.json").read_text()) for data in there}
-    parts = [settings(about), compared(found), *(ranking(found, data) for data in there), alarms(found)]
+    available = [data for data in DATA if (RESULTS / f"suspects-{data}.csv").exists()]
+    lines = read(RESULTS / f"suspects-{data}.csv" for data in available)
+    retrained_lines = read(path for data in available if (path := RESULTS / f"suspects-{data}-retrained.csv").exists())
+    about = {data: json.loads((RESULTS / f"suspects-{data}.json").read_text()) for data in available}
+    parts = [settings(about), compared(lines), *(ranking(lines, data) for data in available), alarms(lines)]
     text = DOCS.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    tables = "\n".join([*parts, retrained(again)])
+    tables = "\n".join([*parts, retrained(retrained_lines)])
     DOCS.write_text(f"{before}{BEGIN}\n{tables}\n{END}{after}", "utf-8")
 
 
 def read(paths: Iterable[Path]) -> list[Line]:
-    """All lines of some tables."""
+    """Read all lines of some tables."""
     lines: list[Line] = []
     for path in paths:
         with path.open(newline="") as file:
@@ -55,7 +55,7 @@ def read(paths: Iterable[Path]) -> list[Line]:
 
 
 def grouped(lines: Sequence[Line], *keys: str) -> dict[tuple[str, ...], list[Line]]:
-    """The lines of all seeds together, by everything else."""
+    """Group the lines by the values of some columns."""
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
         groups.setdefault(tuple(line[key] for key in keys), []).append(line)
@@ -63,23 +63,23 @@ def grouped(lines: Sequence[Line], *keys: str) -> dict[tuple[str, ...], list[Lin
 
 
 def average(lines: Sequence[Line], column: str) -> float:
-    """The mean over seeds, NaN where nothing was measured."""
+    """Return the mean over seeds, NaN if there is none."""
     values = [float(line[column]) for line in lines if line[column]]
     return statistics.fmean(values) if values else math.nan
 
 
 def mean(lines: Sequence[Line], column: str, digits: int = 3, factor: float = 1.0) -> str:
-    """The mean over seeds, a dash where nothing was measured."""
-    return written(factor * average(lines, column), digits)
+    """Format the mean over seeds, as a dash if there is none."""
+    return formatted(factor * average(lines, column), digits)
 
 
-def written(value: float, digits: int) -> str:
+def formatted(value: float, digits: int) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def settings(about: dict[str, dict[str, Any]]) -> str:
-    """What was trained, and on what."""
-    rows = ["| data | net | iterations | batch | arithmetic | trained on |", "|---|---|---|---|---|---|"]
+    """Format the table of nets, schedules and devices."""
+    rows = ["| data | net | iterations | batch size | precision | device |", "|---|---|---|---|---|---|"]
     for data, one in about.items():
         run: dict[str, Any] = next(iter(one.get("settings", {}).values()), {})
         made = next(made for made in one["made"] if "one run" in made["stages"])
@@ -90,36 +90,44 @@ def settings(about: dict[str, dict[str, Any]]) -> str:
 
 
 def compared(lines: Sequence[Line]) -> str:
-    """The default against its rivals, in short: average precision, and the share of the folds' cost."""
+    """Format the summary: average precision of the default and its rivals, and its share of the folds' cost."""
     rows = [
-        "| average precision | seeds | taught by | one run | cleanlab, folds taught so | cleanlab, folds by CCE "
-        "| AUM by CCE | cost of one run, per cent of the CCE folds' |",
+        "| average precision | seeds | weighting | one run | cleanlab on 5 folds | cleanlab on 5 folds, CCE "
+        "| AUM, CCE | cost of one run, % of the CCE folds |",
         "|---|---|---|---|---|---|---|---|",
     ]
     groups = grouped(lines, "problem", "taught", "how")
     for problem in PROBLEMS:
-        taught = problem.robust[0]
-        one = groups.get((problem.name, taught, "duel"), [])
+        weighting = problem.robust[0]
+        one = groups.get((problem.name, weighting, "duel"), [])
         if not one or not one[0]["average_precision"]:
             continue
         folds = groups.get((problem.name, PLAIN, CLEANLAB), [])
-        rivals = (groups.get((problem.name, taught, CLEANLAB), []), folds, groups.get((problem.name, PLAIN, AUM), []))
-        found = (mean(group, "average_precision") for group in (one, *rivals))
+        rivals = (
+            groups.get((problem.name, weighting, CLEANLAB), []),
+            folds,
+            groups.get((problem.name, PLAIN, AUM), []),
+        )
+        precisions = (mean(group, "average_precision") for group in (one, *rivals))
         share = 100 * average(one, "seconds") / average(folds, "seconds")
-        rows.append(row(problem.name, len(one), taught, *found, written(share, 0)))
+        rows.append(row(problem.name, len(one), weighting, *precisions, formatted(share, 0)))
     return "\n".join(rows) + "\n"
 
 
 def ranking(lines: Sequence[Line], data: str) -> str:
-    """Where labels were flipped: the ranking, what was called wrong, the rate, the cost."""
+    """Format the table of one data set with noise: ranking, issues, estimated rate, cost."""
     rows = [
-        f"| {data} | taught by | found by | seeds | AUROC | average precision | precision = recall at the true rate "
-        "| called wrong: precision | recall | rate, estimated (true) | seconds |",
+        f"| {data} | weighting | method | seeds | AUROC | average precision | precision = recall at the true rate "
+        "| precision of issues | recall of issues | estimated (true) rate | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines = [line for line in lines if line["data"] == data]
-    for (problem, taught, how), group in grouped(lines, "problem", "taught", "how").items():
-        if how not in SHOWN or not group[0]["average_precision"] or (taught == PLAIN and how in ("mean-p", "final-p")):
+    for (problem, weighting, how), group in grouped(lines, "problem", "taught", "how").items():
+        if (
+            how not in SHOWN
+            or not group[0]["average_precision"]
+            or (weighting == PLAIN and how in ("mean-p", "final-p"))
+        ):
             continue
         rates = f"{mean(group, 'rate_estimated')} ({mean(group, 'rate')})"
         cells = [
@@ -127,28 +135,28 @@ def ranking(lines: Sequence[Line], data: str) -> str:
             *(mean(group, column) for column in ("called_precision", "called_recall")),
         ]
         name = problem.removeprefix(f"{data}, ")
-        rows.append(row(name, taught, SHOWN[how], len(group), *cells, rates, mean(group, "seconds", 1)))
+        rows.append(row(name, weighting, SHOWN[how], len(group), *cells, rates, mean(group, "seconds", 1)))
     return "\n".join(rows) + "\n"
 
 
 def alarms(lines: Sequence[Line]) -> str:
-    """Right labels that were called wrong, in per cent: of all, of the rarest class, of the worst class."""
+    """Format the false positive rates: of all, of the rarest class, of the worst class."""
     rows = [
-        "| right labels called wrong, per cent | taught by | found by | seeds | all | rarest class | worst class |",
+        "| clean labels classified as wrong, % | weighting | method | seeds | all | rarest class | worst class |",
         "|---|---|---|---|---|---|---|",
     ]
-    for (problem, taught, how), group in grouped(lines, "problem", "taught", "how").items():
+    for (problem, weighting, how), group in grouped(lines, "problem", "taught", "how").items():
         if how not in ("duel", CLEANLAB) or not ("clean" in problem or "unbalanced" in problem):
             continue
         columns = ("false_alarms", "false_alarms_rarest_class", "false_alarms_worst_class")
-        rows.append(row(problem, taught, SHOWN[how], len(group), *(mean(group, c, 2, 100) for c in columns)))
+        rows.append(row(problem, weighting, SHOWN[how], len(group), *(mean(group, c, 2, 100) for c in columns)))
     return "\n".join(rows) + "\n"
 
 
 def retrained(lines: Sequence[Line]) -> str:
-    """Test accuracy with the labels as given and as corrected."""
+    """Format the test accuracy on given and on corrected labels."""
     rows = [
-        "| problem | trained by | labels | seeds | wrong labels, per cent | test accuracy at the end | deviation |",
+        "| problem | weighting | labels | seeds | wrong labels, % | final test accuracy, % | standard deviation |",
         "|---|---|---|---|---|---|---|",
     ]
     for (problem, by, labels), group in grouped(lines, "problem", "trained_by", "labels").items():

@@ -1,4 +1,4 @@
-"""The problems of `suspects.py`: data with known flips, clean data, unbalanced data."""
+"""The problems of `suspects.py`: data with simulated noise, clean data, unbalanced data."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SHORTER: dict[str, dict[str, Any]] = {
     "tin100": {"iterations": 2500, "batch_size": 256},
     "imdb": {"iterations": 2500},
 }
-"""13 epochs, where the default would be 40: there are many runs to compare, and all of them have as many."""
+"""13 epochs instead of the default of 40, for all runs on these data, to limit the cost of the comparison."""
 
-EVALUATIONS = 10  # as by default
+EVALUATIONS = 10  # the default
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Problem:
 
     Attributes:
         name: in the table.
-        data: which of --data it belongs to.
-        fields: of `Run`, on top of `default_run`'s.
-        robust: what teaches the one run that suspects are found by; the first is the default for such data.
+        data: its value of --data.
+        fields: of `Run`, in addition to those of `default_run`.
+        robust: weightings of the single runs; the first is the default for such data.
         retrained: whether labels are corrected and a new net is trained.
-        brief: only what false alarms are compared by: one run by the default, and folds by cross entropy.
+        brief: only compare false alarms, of one run by the default and of folds by cross entropy.
     """
 
     name: str
@@ -44,9 +44,11 @@ class Problem:
     retrained: bool = False
     brief: bool = False
 
-    def run(self, root: Path, taught: str, seed: int, device: str, iterations: int | None) -> Run:
-        """The run that records everything, on this problem."""
-        fields = SHORTER.get(self.data, {}) | dict(self.fields) | {"weighting": taught, "seed": seed, "device": device}
+    def run(self, root: Path, weighting: str, seed: int, device: str, iterations: int | None) -> Run:
+        """Return the run on this problem that records p and margins."""
+        fields = (
+            SHORTER.get(self.data, {}) | dict(self.fields) | {"weighting": weighting, "seed": seed, "device": device}
+        )
         if self.data in ("cifar10", "tin100") and device.startswith("cuda"):
             fields["precision"] = "bf16"
         if iterations is not None:
@@ -58,7 +60,7 @@ def _flips(noise: str, rate: float) -> tuple[tuple[str, Any], ...]:
     return ("noise", noise), ("rate", rate)
 
 
-_TAIL = ("imbalance", "long_tail(10)")  # the rarest class has a tenth of the commonest's examples
+_TAIL = ("imbalance", "long_tail(10)")  # the rarest class has a tenth of the examples of the most frequent one
 
 PROBLEMS = (
     Problem("digits, symmetric 40 %", "digits", _flips("symmetric", 0.4), retrained=True),
@@ -78,7 +80,7 @@ DATA = tuple(dict.fromkeys(problem.data for problem in PROBLEMS))
 
 
 def reviews(root: Path) -> str:
-    """IMDB's reviews as the vectors that `reweigh` makes of texts, so that not every run has to; written once."""
+    """Write the vectors of IMDB's reviews to a file once, so that runs need not compute them, and return its path."""
     from reweigh.lab.data import imdb
     from reweigh.lab.data.hashing import hashed
 
@@ -88,7 +90,7 @@ def reviews(root: Path) -> str:
         x_train, x_test = (hashed(cast("tuple[str, ...]", part.inputs)) for part in (dataset.train, dataset.test))
         y_train, y_test = dataset.train.labels, dataset.test.labels
         root.mkdir(parents=True, exist_ok=True)
-        beside, names = path.with_suffix(".part.npz"), np.array(dataset.class_names)
-        np.savez(beside, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test, class_names=names)
-        beside.replace(path)
+        unfinished, names = path.with_suffix(".part.npz"), np.array(dataset.class_names)
+        np.savez(unfinished, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test, class_names=names)
+        unfinished.replace(path)
     return path.as_posix()

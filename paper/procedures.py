@@ -15,14 +15,14 @@ from paper.values import Procedure
 from reweigh.checks import nearest
 from reweigh.errors import DataError
 from reweigh.lab.procedures import (
-    Account,
+    ProcedureRecord,
     anchor_forward,
     forgetting,
     joint_optimisation,
     label_correction,
     read_journal,
 )
-from reweigh.lab.procedures.journal import FILE, CarryOut
+from reweigh.lab.procedures.journal import FILE, RunOne
 from reweigh.lab.spec import Run
 from reweigh.lab.spec.expression import canonical
 
@@ -58,9 +58,9 @@ def kind_of(procedure: Procedure) -> _Kind:
     return _KINDS[procedure.name]
 
 
-def carry_out_procedure(procedure: Procedure, run: Run, root: Path, carry_out: CarryOut) -> Path:
+def carry_out_procedure(procedure: Procedure, run: Run, root: Path, run_one: RunOne) -> Path:
     """Carry a procedure out on a run, or on with it; returns its folder."""
-    return kind_of(procedure).function(run, root, carry_out=carry_out, **dict(procedure.settings))
+    return kind_of(procedure).function(run, root, run_one=run_one, **dict(procedure.settings))
 
 
 def find_procedure(procedure: Procedure, run: Run, root: Path) -> Finding | None:
@@ -82,7 +82,7 @@ def find_procedure(procedure: Procedure, run: Run, root: Path) -> Finding | None
     return None
 
 
-def _is_same(account: Account, procedure: Procedure, run: Run) -> bool:
+def _is_same(account: ProcedureRecord, procedure: Procedure, run: Run) -> bool:
     """Whether the account is of this procedure: its settings as given, and else by default."""
     usual = {name: each.default for name, each in signature(kind_of(procedure).function).parameters.items()}
     given = {name: default for name, default in usual.items() if default is not None} | dict(procedure.settings)

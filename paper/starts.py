@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 from reweigh.lab.nets.initialise import caffe_xavier
-from reweigh.lab.procedures.journal import CarryOut, Journal, accuracies
+from reweigh.lab.procedures.journal import Journal, RunOne, final_and_best
 from reweigh.lab.record.files import make_folder, replace_file
 from reweigh.lab.run import execute
 from reweigh.lab.run.material import gather
@@ -19,19 +19,19 @@ from reweigh.lab.spec import Run
 from reweigh.streams import generator
 
 
-def warm_start(run: Run, root: Path, *, iterations: int, carry_out: CarryOut = execute) -> Path:
+def warm_start(run: Run, root: Path, *, iterations: int, run_one: RunOne = execute) -> Path:
     """Train by cross entropy for a few iterations at the run's first learning rate; begin the run from there.
 
     Args:
         run: what begins from the weights of the first run.
         root: where run folders lie.
         iterations: of the first run.
-        carry_out: executes a run; (run, root) -> folder.
+        run_one: executes a run; (run, root) -> folder.
 
     Returns:
         the procedure's folder. Its result has final and best test accuracy of the run.
     """
-    journal = Journal("warm-start", run, root, {"iterations": iterations}, carry_out)
+    journal = Journal("warm-start", run, root, {"iterations": iterations}, run_one)
     if journal.is_done:
         return journal.folder
     plain = {"weighting": "CCE", "loss": None, "method": None, "normalise": "auto", "taper": "auto"}
@@ -40,9 +40,9 @@ def warm_start(run: Run, root: Path, *, iterations: int, carry_out: CarryOut = e
     return _started(journal, run, weights)
 
 
-def caffe_start(run: Run, root: Path, *, carry_out: CarryOut = execute) -> Path:
+def caffe_start(run: Run, root: Path, *, run_one: RunOne = execute) -> Path:
     """Begin the run from Caffe's xavier filler, U(+-sqrt(3 / fan_in)) and zero biases, in every layer."""
-    journal = Journal("caffe-start", run, root, {}, carry_out)
+    journal = Journal("caffe-start", run, root, {}, run_one)
     if journal.is_done:
         return journal.folder
     weights = journal.folder / "weights.safetensors"
@@ -60,4 +60,4 @@ def caffe_start(run: Run, root: Path, *, carry_out: CarryOut = execute) -> Path:
 def _started(journal: Journal, run: Run, weights: Path) -> Path:
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     started = journal.run("started", replace(run, init_file=weights.as_posix(), init_hash=digest))
-    return journal.finish(dict(accuracies(started)))
+    return journal.finish(dict(final_and_best(started)))

@@ -1,4 +1,4 @@
-"""The noise estimate against data whose noise is known."""
+"""The noise estimate on data with known noise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T3 = np.array([[0.7, 0.3, 0.0], [0.1, 0.8, 0.1], [0.2, 0.0, 0.8]])
 
 
 def synthetic(seed: int, transition: np.ndarray, n: int = 3000, sharp: float = 8.0, weights: list | None = None):
-    """Labels drawn by `transition`, and what a model says that knows the truth, more or less surely."""
+    """Draw labels by `transition`, and the predictions of a model that knows the truth; `sharp` is its confidence."""
     rng, classes = np.random.default_rng(seed), len(transition)
     truth = rng.choice(classes, n, p=weights)
     given = (rng.random((n, 1)) > transition[truth].cumsum(axis=1)).sum(axis=1).clip(0, classes - 1)
@@ -29,40 +29,40 @@ def synthetic(seed: int, transition: np.ndarray, n: int = 3000, sharp: float = 8
     [T3, np.eye(3), np.full((4, 4), 0.1) + 0.6 * np.eye(4), np.array([[0.9, 0.1], [0.3, 0.7]])],
     ids=["T3", "clean", "symmetric 30 %", "binary"],
 )
-def test_rate_and_transition_are_found(transition: np.ndarray) -> None:
+def test_rate_and_transition_are_estimated(transition: np.ndarray) -> None:
     given, truth, p = synthetic(0, transition)
-    found, wrong = estimate_noise(given, p), (given != truth).mean()
-    assert found.rate == pytest.approx(wrong, abs=0.02)
-    assert found.low <= wrong + 1e-9
-    assert wrong <= found.high + 0.005
-    np.testing.assert_allclose(found.transition, transition, atol=0.05)
-    np.testing.assert_allclose(found.transition.sum(axis=1), 1)
-    assert (found.transition_low <= found.transition + 1e-12).all()
-    assert (found.transition <= found.transition_high + 1e-12).all()
+    estimate, wrong = estimate_noise(given, p), (given != truth).mean()
+    assert estimate.rate == pytest.approx(wrong, abs=0.02)
+    assert estimate.low <= wrong + 1e-9
+    assert wrong <= estimate.high + 0.005
+    np.testing.assert_allclose(estimate.transition, transition, atol=0.05)
+    np.testing.assert_allclose(estimate.transition.sum(axis=1), 1)
+    assert (estimate.transition_low <= estimate.transition + 1e-12).all()
+    assert (estimate.transition <= estimate.transition_high + 1e-12).all()
 
 
-def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
+def test_intervals_have_their_coverage() -> None:
     true_rate = 1 - T3.diagonal().mean()
     inside, cells = 0, 0
     for seed in range(40):
         given, _, p = synthetic(seed, T3, n=600)
-        found = estimate_noise(given, p, seed=seed, bootstrap=60)
-        inside += found.low <= true_rate <= found.high
-        cells += ((found.transition_low <= T3) & (found.transition_high >= T3)).mean()
+        estimate = estimate_noise(given, p, seed=seed, bootstrap=60)
+        inside += estimate.low <= true_rate <= estimate.high
+        cells += ((estimate.transition_low <= T3) & (estimate.transition_high >= T3)).mean()
     assert inside >= 34, "95 % of 40 is 38"
     assert cells / 40 > 0.85
 
 
-def test_a_rare_class_of_which_the_model_is_less_sure_is_not_called_noise() -> None:
+def test_a_rare_class_with_low_confidence_is_not_counted_as_noise() -> None:
     rng = np.random.default_rng(3)
     truth = np.repeat([0, 1, 2], [900, 900, 30])
     sure = np.where(truth == 2, 0.4, 0.95) + rng.uniform(-0.04, 0.04, len(truth))
     p = np.where(np.arange(3) == truth[:, None], sure[:, None], ((1 - sure) / 2)[:, None])
-    p[truth == 2, 0] += 0.1  # nearly taken for the commonest
+    p[truth == 2, 0] += 0.1  # close to the most frequent class
     p[truth == 2, 1] -= 0.1
-    found = estimate_noise(truth, p)
-    assert found.rate == pytest.approx(0, abs=0.01)
-    assert found.transition[2, 2] > 0.9
+    estimate = estimate_noise(truth, p)
+    assert estimate.rate == pytest.approx(0, abs=0.01)
+    assert estimate.transition[2, 2] > 0.9
 
 
 @pytest.mark.parametrize("block", [1, 50, 10**6])
@@ -73,24 +73,24 @@ def test_intervals_are_the_quantiles_over_all_draws(block: int, monkeypatch: pyt
         again = rng.integers(0, 40, size=(40,))
         matrices.append(transition_of(joint_of(given[again], confident_classes(given[again], p[again]), 3)))
     monkeypatch.setattr(noise, "BLOCK", block)
-    found = estimate_noise(given, p, seed=5, bootstrap=20)
+    estimate = estimate_noise(given, p, seed=5, bootstrap=20)
     low, high = np.quantile(matrices, [0.025, 0.975], axis=0)
-    np.testing.assert_allclose(found.transition_low, low, rtol=1e-12)
-    np.testing.assert_allclose(found.transition_high, high, rtol=1e-12)
+    np.testing.assert_allclose(estimate.transition_low, low, rtol=1e-12)
+    np.testing.assert_allclose(estimate.transition_high, high, rtol=1e-12)
 
 
-def test_many_classes_take_memory_for_the_mistakes_that_are_made() -> None:
+def test_memory_grows_with_the_observed_mistakes() -> None:
     truth = np.arange(2000) % 500
     given = np.where(np.arange(2000) % 7 == 0, (truth + 1) % 500, truth)
     p = np.where(np.arange(500) == truth[:, None], 0.9, 0.1 / 499)
     tracemalloc.start()
     try:
-        found = estimate_noise(given, p)
+        estimate = estimate_noise(given, p)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert found.rate == pytest.approx((given != truth).mean(), abs=0.05)
-    assert peak < 100 * 500**2 * 8 / 4, "a matrix of numbers for each of 100 draws"
+    assert estimate.rate == pytest.approx((given != truth).mean(), abs=0.05)
+    assert peak < 100 * 500**2 * 8 / 4, "as much as a dense matrix for each of 100 draws"
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
@@ -102,11 +102,11 @@ def test_the_same_seed_gives_the_same_interval() -> None:
         estimate_noise(given, p, bootstrap=0)
 
 
-def test_classes_without_examples_stay_themselves() -> None:
+def test_a_class_without_examples_has_the_identity_row() -> None:
     labels = np.array([0, 0, 1, 1])
     p = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.0], [0.1, 0.9, 0.0], [0.2, 0.8, 0.0]])
     classes = confident_classes(labels, p)
-    assert classes.tolist() == [0, -1, 1, -1], "the less sure half is not counted"
+    assert classes.tolist() == [0, -1, 1, -1], "the less confident half is not counted"
     joint = joint_of(labels, classes, 3)
     np.testing.assert_allclose(joint, np.diag([0.5, 0.5, 0]))
     assert rate_of(joint) == 0

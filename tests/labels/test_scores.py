@@ -1,4 +1,4 @@
-"""Every score lies in [0, 1], rises with suspicion, and finds labels that were flipped."""
+"""Scores are in [0, 1], rise with suspicion, and find flipped labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from reweigh.labels.scores import area_under_margin, final_p, margin_score, mean_duel, mean_p, mixture
+from reweigh.labels.scores import area_under_margin, final_p, margin_score, mean_p, mean_pairwise_p, mixture
 from reweigh.metrics import auroc
 
 
@@ -24,7 +24,7 @@ def test_a_margin_score_falls_strictly_and_never_saturates(area: np.ndarray, thr
     assert far[0] > far[1]
 
 
-def test_a_mixture_is_monotone_and_divides_what_is_apart() -> None:
+def test_a_mixture_is_monotone_and_separates_two_modes() -> None:
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.beta(2, 20, 700), rng.beta(20, 2, 300)])
     posterior = mixture(x)
@@ -33,14 +33,14 @@ def test_a_mixture_is_monotone_and_divides_what_is_apart() -> None:
     assert (posterior > 0.5).sum() == pytest.approx(300, abs=5)
 
 
-def test_duels_sum_to_one_and_remember_the_beginning() -> None:
+def test_pairwise_p_sums_to_one_and_includes_early_evaluations() -> None:
     labels = np.array([0, 1])
     margins = np.array([[-3.0, -3.0, 9.0], [4.0, 4.0, 4.0]], np.float16)
     rivals = np.array([[2, 2, 1], [0, 0, 0]], np.uint16)
-    found = mean_duel(labels, margins, rivals, num_classes=3)
-    np.testing.assert_allclose(found.sum(axis=1), 1)
-    assert found.argmax(axis=1).tolist() == [2, 1], "learned by heart at the end, but not at first"
-    extreme = mean_duel(np.array([0]), np.array([[-65504.0, 65504.0]], np.float16), np.array([[1, 1]]), 2)
+    p = mean_pairwise_p(labels, margins, rivals, num_classes=3)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert p.argmax(axis=1).tolist() == [2, 1], "memorised at the end only"
+    extreme = mean_pairwise_p(np.array([0]), np.array([[-65504.0, 65504.0]], np.float16), np.array([[1, 1]]), 2)
     np.testing.assert_array_equal(extreme, [[0.5, 0.5]])
 
 
@@ -63,7 +63,7 @@ def test_all_scores_find_flipped_labels() -> None:
         "final p": final_p(given, p),
         "mean p": mean_p(p[np.arange(500), given][:, None]),
         "aum": margin_score(area_under_margin(margins)),
-        "duel": final_p(given, mean_duel(given, margins, rivals, 4)),
+        "duel": final_p(given, mean_pairwise_p(given, margins, rivals, 4)),
         "mixture": mixture(final_p(given, p)),
     }
     for name, score in scores.items():

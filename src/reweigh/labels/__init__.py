@@ -1,7 +1,6 @@
-"""Which labels are wrong: scores, verdicts and noise estimates, from arrays."""
+"""Find wrong labels and estimate the label noise, from arrays."""
 
-from reweigh.labels.find import METHODS, find_suspects
-from reweigh.labels.noise import estimate_noise
-from reweigh.labels.suspects import NoiseEstimate, Suspects
+from reweigh.labels.noise import NoiseEstimate, estimate_noise
+from reweigh.labels.suspects import METHODS, Suspects, find_suspects
 
 __all__ = ["METHODS", "NoiseEstimate", "Suspects", "estimate_noise", "find_suspects"]

@@ -1,4 +1,4 @@
-"""A mixture of two Beta distributions on [0, 1] by EM with weighted moments (Arazo 2019)."""
+"""Fit a mixture of two Beta distributions on [0, 1] by EM with weighted moments (Arazo 2019)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ POINTS = 100
 
 
 class BetaMixture(NamedTuple):
-    """Parameters (2,) of the clean (first) and the noisy component, in float64."""
+    """Parameters of the clean (first) and the noisy component, each (2,) float64."""
 
     a: Tensor
     b: Tensor
     weight: Tensor
 
     def likelihoods(self, x: Tensor) -> Tensor:
-        """(2, N) weight x density."""
+        """Return (2, N) weight x density."""
         x = x.double().clamp(1e-4, 1 - 1e-4)
         a, b = self.a[:, None], self.b[:, None]
         log_norm = torch.lgamma(a + b) - torch.lgamma(a) - torch.lgamma(b)
         return self.weight[:, None] * (log_norm + (a - 1) * x.log() + (b - 1) * (1 - x).log()).exp()
 
     def noisy(self, x: Tensor) -> Tensor:
-        """(N,) posterior of the noisy component."""
+        """Return the (N,) posterior of the noisy component."""
         likelihoods = self.likelihoods(x)
         return likelihoods[1] / (likelihoods.sum(0) + _FLOOR)
 
     def table(self) -> Tensor:
-        """The posterior on 100 points of [0, 1], constant from its maximum on, so that the tail does not fall."""
+        """Return the posterior at 100 points of [0, 1], constant after its maximum so that the tail does not fall."""
         values = self.noisy(torch.linspace(0, 1, POINTS, dtype=torch.float64))
         top = int(values.argmax())
         values[top:] = values[top]
@@ -41,9 +41,9 @@ class BetaMixture(NamedTuple):
 
 
 def scaled(losses: NDArray[np.float64]) -> tuple[Tensor, float, float]:
-    """The losses from their 5th to their 95th percentile as parts of that range, and its ends.
+    """Scale the losses between the 5th and the 95th percentile to [0, 1]; return them and both ends of that range.
 
-    The lower end is raised by 1e-5. What is then not between 0 and 1 goes to 1e-3 or 1 - 1e-3, and nothing else moves.
+    The lower end is raised by 1e-5. Values outside (0, 1) are then set to 1e-3 or 1 - 1e-3.
 
     >>> scaled(np.array([0.0, 0.0, 1.0, 4.0, 4.0]))[0]
     tensor([0.0010, 0.0010, 0.2500, 1.0000, 1.0000], dtype=torch.float64)
@@ -56,13 +56,13 @@ def scaled(losses: NDArray[np.float64]) -> tuple[Tensor, float, float]:
 
 
 def fit(x: Tensor, iterations: int = 10) -> BetaMixture:
-    """EM from Beta(1, 2) and Beta(2, 1); the component with the smaller mean is the clean one.
+    """Fit by EM, starting at Beta(1, 2) and Beta(2, 1); the component with the smaller mean is the clean one.
 
-    By weighted moments: a = μ (μ (1 - μ) / s² - 1), b = a (1 - μ) / μ.
+    Each step sets a = μ (μ (1 - μ) / s² - 1) and b = a (1 - μ) / μ from weighted moments.
 
     Args:
         x: (N,) losses scaled to [0, 1].
-        iterations: of EM.
+        iterations: steps of EM.
     """
     x = x.detach().double().cpu().clamp(1e-4, 1 - 1e-4)
     mixture = BetaMixture(*(torch.tensor(pair, dtype=torch.float64) for pair in ([1.0, 2.0], [2.0, 1.0], [0.5, 0.5])))
@@ -79,5 +79,5 @@ def fit(x: Tensor, iterations: int = 10) -> BetaMixture:
 
 
 def look_up(table: Tensor, x: Tensor) -> Tensor:
-    """The table's value at int(100 x), clamped to [1e-4, 1 - 1e-4]."""
+    """Return the table's values at int(100 x), clamped to [1e-4, 1 - 1e-4]."""
     return table[(POINTS * x).long().clamp(0, POINTS - 1)].clamp(1e-4, 1 - 1e-4)

@@ -1,4 +1,4 @@
-"""How suspicious a label is: each score is a function of arrays, in [0, 1], higher is more suspicious."""
+"""Scores of suspicion: functions of arrays with values in [0, 1], where higher is more suspicious."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 Scores = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-FURTHEST = 1e300  # what an infinite margin counts as
+LARGEST = 1e300  # replaces infinite margins
 
 
 def final_p(labels: Labels, pred_probs: NDArray[np.floating[Any]]) -> Scores:
-    """1 - p of the given label: of the final model, or out of fold.
+    """Return 1 - p of the given label.
 
     Args:
         labels: (N,) class ids.
@@ -27,7 +27,7 @@ def final_p(labels: Labels, pred_probs: NDArray[np.floating[Any]]) -> Scores:
 
 
 def mean_p(history: NDArray[np.floating[Any]]) -> Scores:
-    """1 - mean over the evaluations of p of the given label: what is learned late, or never, is suspicious.
+    """Return 1 - the mean p of the given label over the evaluations: late learning is suspicious.
 
     Args:
         history: (N, E), p of the given label at each evaluation.
@@ -40,22 +40,22 @@ def mean_p(history: NDArray[np.floating[Any]]) -> Scores:
 
 
 def area_under_margin(margins: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """AUM = mean over the evaluations of (logit of the given label - largest other logit) (Pleiss 2020).
+    """Return AUM, the mean over the evaluations of the given label's logit minus the largest other (Pleiss 2020).
 
     Args:
-        margins: (N, E); infinities of either sign outweigh all numbers and cancel each other.
+        margins: (N, E); infinities outweigh all finite margins, and those of opposite signs cancel.
 
     >>> area_under_margin(np.array([[1.0, 3.0], [-4.0, 2.0]]))
     array([ 2., -1.])
     """
-    area: NDArray[np.float64] = np.clip(margins.astype(np.float64), -FURTHEST, FURTHEST).mean(axis=1)
+    area: NDArray[np.float64] = np.clip(margins.astype(np.float64), -LARGEST, LARGEST).mean(axis=1)
     return area
 
 
 def margin_score(area: NDArray[np.float64], threshold: float = 0.0) -> Scores:
-    """An area under the margin as a score: 1/2 at the threshold, 1/2 (1 - x / (1 + |x|)) at a distance x above it.
+    """Map an area under the margin to 1/2 (1 - x / (1 + |x|)), where x is its distance above the threshold.
 
-    Not a sigmoid, which in floating point is 1 for every area far below.
+    A sigmoid would round to 1 for all areas far below the threshold, and lose their order.
 
     >>> margin_score(np.array([-1.0, 1.0, 4.0]), threshold=1.0)
     array([0.83333333, 0.5       , 0.125     ])
@@ -65,10 +65,10 @@ def margin_score(area: NDArray[np.float64], threshold: float = 0.0) -> Scores:
 
 
 def mixture(score: Scores) -> Scores:
-    """The posterior of the worse of two Beta components fitted to another score (Arazo 2019), never falling with it.
+    """Return the posterior of the noisy one of two Beta components fitted to another score (Arazo 2019).
 
-    A wide component has the higher density far out on both sides. So, going away from the mean of the better one, the
-    posterior may only fall to the left and only rise to the right.
+    The result is made non-decreasing in that score. The wider component has the higher density at both ends, so a raw
+    posterior would also rise to the left of the clean component's mean.
 
     >>> x = np.concatenate([np.linspace(0.01, 0.2, 50), np.linspace(0.8, 0.99, 25)])
     >>> int((mixture(x) > 0.5).sum())
@@ -85,32 +85,33 @@ def mixture(score: Scores) -> Scores:
     middle = int(np.searchsorted(score[order], float(fitted.a[0] / (fitted.a[0] + fitted.b[0]))))
     posterior[:middle] = np.minimum.accumulate(posterior[:middle][::-1])[::-1]
     posterior = np.maximum.accumulate(posterior)
-    found = np.empty_like(posterior)
-    found[order] = posterior
-    return found
+    result = np.empty_like(posterior)
+    result[order] = posterior
+    return result
 
 
-def mean_duel(
+def mean_pairwise_p(
     labels: Labels, margins: NDArray[np.floating[Any]], rivals: NDArray[np.integer[Any]], num_classes: int
 ) -> NDArray[np.float64]:
-    """(N, C) probabilities averaged over training, as far as the record has them: the label against its rival.
+    """Return (N, C) pairwise probabilities of the label and the strongest other class, averaged over training.
 
-    At each evaluation the given label gets sigmoid(margin) and the largest other class the rest; the mean over the
-    evaluations remembers what the model said before it had learned a wrong label by heart.
+    At each evaluation the given label gets sigmoid(margin) and the strongest other class the rest. The mean includes
+    the evaluations before a wrong label was memorised.
 
     Args:
-        labels: (N,) given.
-        margins, rivals: (N, E) as in margins.bin.
+        labels: (N,) given class ids.
+        margins: (N, E), logit of the given label minus the largest other logit.
+        rivals: (N, E), the class of that other logit.
         num_classes: C.
 
-    >>> mean_duel(np.array([0]), np.array([[0.0, 0.0]]), np.array([[1, 2]]), num_classes=3)
+    >>> mean_pairwise_p(np.array([0]), np.array([[0.0, 0.0]]), np.array([[1, 2]]), num_classes=3)
     array([[0.5 , 0.25, 0.25]])
     """
     rows, evaluations = np.arange(len(labels)), margins.shape[1]
-    found = np.zeros((len(labels), num_classes))
+    total = np.zeros((len(labels), num_classes))
     for e in range(evaluations):
-        won = 0.5 * (1.0 + np.tanh(0.5 * margins[:, e].astype(np.float64)))
-        found[rows, labels] += won
-        found[rows, rivals[:, e]] += 1.0 - won
-    mean: NDArray[np.float64] = found / evaluations
+        p = 0.5 * (1.0 + np.tanh(0.5 * margins[:, e].astype(np.float64)))
+        total[rows, labels] += p
+        total[rows, rivals[:, e]] += 1.0 - p
+    mean: NDArray[np.float64] = total / evaluations
     return mean

@@ -33,7 +33,7 @@ def listed(folder: Path) -> Suspects:
         p_suggested=np.full(len(given), 0.9),
         class_names=material.dataset.class_names,
         sources=tuple(map(str, range(len(given)))),
-        method="by an oracle",
+        description="by an oracle",
         noise=None,
     )
 

@@ -112,7 +112,7 @@ def test_one_sentence_for_what_is_wrong(call: Any, trained: Any, finished: Path,
         ((run, "--data", tmp_path / "nothing"), 3, "nothing: no such folder or table"),
         ((run, "--data", f"mars:{tmp_path}"), 3, "neither info/ nor bbox_train/"),
         ((run, "-o", "scores.txt"), 2, "expected a file that ends in .csv or .npz"),
-        ((run, "--fusion", "snippets"), 3, "snippets are compared by CAE's net"),
+        ((run, "--fusion", "snippets"), 3, "fusion 'snippets' requires a net of CAE"),
     ):
         ended = call(*words)
         assert ended.code == code, ended.stderr
@@ -147,8 +147,8 @@ def test_people_by_their_names_and_a_gallery_without_anybody(
     words = (run, "--data", tmp_path / "videos", "-o", tmp_path / "scores.csv", "--page", tmp_path / "page.html")
     ended = call(*words, "--rule", "python")
     assert ended.code == 3
-    assert "all 4 tracklets that are searched are queries or junk" in ended.stderr
-    assert "take the official rule (--rule official)" in ended.stderr
+    assert "all 4 tracklets are queries or junk" in ended.stderr
+    assert "use the official rule (--rule official)" in ended.stderr
     assert call(*words).code == 0
     rows = list(csv.DictReader((tmp_path / "scores.csv").read_text().splitlines()))
     assert [row["person_name"] for row in rows] == ["ann", "ann", "bob", "bob"]

@@ -35,7 +35,7 @@ def test_data_are_trained_on_and_the_worst_are_shown(reweigh, recorded: Path) ->
     assert shown[1].split() == ["example", "given", "suggested", "issue", "index", "score"]
     assert len(shown) == 2 + 10 + 4
     assert shown[-2].startswith("more than half"), "a net that has learnt next to nothing is told apart"
-    assert "of 1,200 labels called wrong, by 1 - mean share against the strongest other class over 4" in shown[-4]
+    assert "of 1,200 labels called wrong, by 1 - mean pairwise p against the strongest other class over 4" in shown[-4]
     assert "estimated share of wrong labels: " in shown[-3]
     assert "95 % interval" in shown[-3]
     assert "AUROC 0." in shown[-1]
@@ -197,7 +197,7 @@ def test_nothing_is_said_of_wrong_labels_where_there_are_none(reweigh, tmp_path:
         (["nothing"], 3, "nor is it data: a name of reweigh data list, a folder, or a file"),
         (["RUN", "--net", "linear"], 2, "--net has no effect on a run that is there"),
         (["RUN", "--method", "best"], 2, "--method is 'best'; expected one of auto, final-p"),
-        (["RUN", "--method", "duel", "--folds", "3"], 2, "method is 'duel'; out of fold there is final-p or mixture"),
+        (["RUN", "--method", "duel", "--folds", "3"], 2, "method is 'duel'; folds require final-p or mixture"),
         (["digits", "--net", "resnet65"], 2, "no net is called 'resnet65'"),
         (["digits", "--lr", "0"], 2, "lr is 0.0; expected a number in (0"),
     ],

@@ -1,4 +1,4 @@
-"""A small run, and what a finished folder holds."""
+"""A small run, and the content of finished folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reweigh.lab.spec import Run
 
 @pytest.fixture
 def digits() -> Run:
-    """Two epochs and a half of digits with 40 % wrong labels, evaluated twice."""
+    """Two and a half epochs of digits with 40 % noisy labels, evaluated twice."""
     return Run(
         data="digits",
         net="mlp-24",
@@ -32,19 +32,19 @@ def digits() -> Run:
 
 @pytest.fixture
 def contents() -> Callable[[Path], dict[str, bytes]]:
-    """Every file below a folder that decides what it is; how long runs took is not among them."""
+    """Read all files below a folder, without locks and durations."""
 
     def read(root: Path) -> dict[str, bytes]:
-        found = {
+        files = {
             str(path.relative_to(root)): path.read_bytes()
             for path in sorted(root.rglob("*"))
             if path.is_file() and path.name != ".lock"
         }
-        for name, content in found.items():
+        for name, content in files.items():
             if name.endswith("result.json"):
                 result = json.loads(content)
                 del result["seconds"]
-                found[name] = json.dumps(result).encode()
-        return found
+                files[name] = json.dumps(result).encode()
+        return files
 
     return read

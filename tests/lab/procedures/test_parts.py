@@ -1,4 +1,4 @@
-"""What procedures are made of, against the numbers and rules of the publications."""
+"""Parts of procedures, compared with numbers and rules of the publications."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Z = torch.tensor([[2.0, 0.0, -1.0], [0.5, 1.5, 0.0]])
 
 
 class Fixed(torch.nn.Module):
-    """Logits as they are."""
+    """Returns its parameters as logits."""
 
     def __init__(self, logits: torch.Tensor) -> None:
         super().__init__()
@@ -107,9 +107,9 @@ def test_hard_soft_labels_are_cross_entropy(digits: Run, tmp_path: Path) -> None
     labels = gather(digits).train.labels
     np.save(tmp_path / "y.npy", np.eye(10)[labels])
     file = (tmp_path / "y.npy").as_posix()
-    taught = replace(digits, weighting=None, method=f"SoftLabels({file!r})")
+    soft = replace(digits, weighting=None, method=f"SoftLabels({file!r})")
     model = "model/model.safetensors"
-    soft, hard = (execute(run, tmp_path) for run in (taught, replace(digits, weighting=None, loss="LabelSmoothing(0)")))
+    soft, hard = (execute(run, tmp_path) for run in (soft, replace(digits, weighting=None, loss="LabelSmoothing(0)")))
     from safetensors.torch import load_file
 
     for name, tensor in load_file(hard / model).items():
@@ -120,12 +120,12 @@ def test_hard_soft_labels_are_cross_entropy(digits: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize("matrix", [symmetric_matrix(10, 0.4), map_matrix([1, 2, 3, 4, 5, 6, 7, 8, 9, 0], 0.3)])
 def test_anchor_points_recover_the_matrix(matrix: np.ndarray, percentile: float | None) -> None:
     true = np.random.default_rng(0).permutation(np.arange(1000) % 10)
-    found = anchor_matrix(matrix[true], percentile)
-    np.testing.assert_allclose(found, matrix, atol=1e-15)
-    assert np.allclose(found, matrix.T) == np.allclose(matrix, matrix.T)
+    T = anchor_matrix(matrix[true], percentile)
+    np.testing.assert_allclose(T, matrix, atol=1e-15)
+    assert np.allclose(T, matrix.T) == np.allclose(matrix, matrix.T)
 
 
-def test_anchor_points_are_those_of_the_published_rule() -> None:
+def test_anchor_points_follow_the_published_rule() -> None:
     p = np.random.default_rng(1).dirichlet(np.ones(4), 500)
     expected = np.empty((4, 4))
     for i in range(4):
@@ -153,7 +153,7 @@ def test_a_matrix_from_a_file(tmp_path: Path) -> None:
         loss_from(parse("Forward(file(3))"), 3, [1, 1, 1])
 
 
-def test_dropout_of_zero_is_the_run_itself_and_the_best_is_chosen(digits: Run) -> None:
+def test_the_best_dropout_rate_is_chosen(digits: Run) -> None:
     assert replace(digits, dropout=0.0).hash() == digits.hash()
     assert best({0.9: 0.1, 0.3: 0.5, 0.6: 0.5}) == 0.3
 
@@ -167,14 +167,14 @@ def test_a_curriculum_from_one_is_shuffling() -> None:
     assert paced(range(0)).shape == (0, 7)
 
 
-def test_of_every_class_one_is_in() -> None:
+def test_each_class_has_at_least_one_example() -> None:
     order = Paced(np.array([3.0, 1.0, 2.0, 0.0]), np.array([0, 0, 1, 1]), 2, 0, lambda step: 1e-12)
     assert order.visible(0).tolist() == [False, True, False, True]
     assert set(order(range(4)).flatten().tolist()) == {1, 3}
 
 
 @pytest.mark.parametrize("pacing", ["linear", "exponential", "step"])
-def test_what_is_in_grows_class_by_class(pacing: str) -> None:
+def test_examples_in_use_grow_class_by_class(pacing: str) -> None:
     rng = np.random.default_rng(0)
     labels, difficulty = rng.choice(4, 400, p=[0.5, 0.3, 0.18, 0.02]), rng.random(400)
     fraction = fraction_at(0.2, 0.5, 0.9, pacing)
@@ -193,7 +193,7 @@ def test_what_is_in_grows_class_by_class(pacing: str) -> None:
     assert before.mean() == pytest.approx(0.9, abs=0.01)
 
 
-def test_a_curriculum_brings_its_order(context: Callable[..., Context], tmp_path: Path) -> None:
+def test_a_curriculum_orders_its_batches(context: Callable[..., Context], tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.arange(12.0))
     made, file = context(), (tmp_path / "d.npy").as_posix()
     method = method_from(parse(f"Curriculum({file!r}, start=0.5)"), made)

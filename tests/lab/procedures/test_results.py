@@ -1,4 +1,4 @@
-"""What procedures report, on digits with 40 % wrong labels and enough iterations to learn something."""
+"""Results of procedures on digits with 40 % noisy labels and enough iterations to learn."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_label_correction_removes_wrong_labels(longer: Run, tmp_path: Path) -> N
     np.testing.assert_array_equal(gather(retrained).train.labels, labels)
 
 
-def test_without_noise_nothing_is_said_about_wrong_labels(digits: Run, tmp_path: Path) -> None:
+def test_without_noise_the_wrong_labels_are_not_known(digits: Run, tmp_path: Path) -> None:
     result = read_journal(label_correction(replace(digits, noise=None, rate=None), tmp_path)).result
     assert result is not None
     assert result["first"]["wrong_labels"] is result["retrained"]["wrong_labels"] is None
@@ -75,13 +75,13 @@ def test_anchor_points_are_not_chosen_by_true_labels(digits: Run, tmp_path: Path
     assert (corrected.validation, corrected.validation_labels) == (0.2, "clean")
 
 
-def test_forgetting_says_whose_labels_chose(digits: Run, tmp_path: Path) -> None:
+def test_forgetting_names_its_validation_labels(digits: Run, tmp_path: Path) -> None:
     file = tmp_path / "given.npy"
     np.save(file, gather(digits).train.labels)
     run = replace(digits, noise=f"given({file.as_posix()!r}, truth=False)", rate=None, validation=0.2)
     result = read_journal(forgetting(run, tmp_path, rates=(0.0,))).result
     assert result is not None
-    assert result["validation_labels"] == "as given, which nobody has checked"
+    assert result["validation_labels"] == "unverified"
 
 
 def test_wrong_labels_are_difficult(longer: Run, tmp_path: Path) -> None:

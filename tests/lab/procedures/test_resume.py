@@ -1,4 +1,4 @@
-"""Every procedure from beginning to end, and cut short anywhere: nothing is computed twice, and no byte differs."""
+"""Procedures, unbroken and interrupted: no run is repeated, and all files are identical."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROCEDURES: dict[str, tuple[Callable[..., Path], dict[str, Any]]] = {
 
 
 class Stopping:
-    """Carries out runs until so many iterations have been done in all, and stops there once."""
+    """Executes runs, and interrupts once after a number of iterations in total."""
 
     def __init__(self, after: int) -> None:
         self.left = after
@@ -47,39 +47,39 @@ class Stopping:
 
 
 @pytest.mark.parametrize("name", PROCEDURES)
-def test_cut_short_and_carried_out_again(
+def test_an_interrupted_procedure_resumes(
     name: str, digits: Run, contents: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     procedure, fields = PROCEDURES[name]
     run = replace(digits, **fields)
-    (tmp_path / "straight").mkdir()
-    monkeypatch.chdir(tmp_path / "straight")  # paths are part of runs, so both roots have the same
+    (tmp_path / "unbroken").mkdir()
+    monkeypatch.chdir(tmp_path / "unbroken")  # paths are part of runs, so both roots have the same
     folder = procedure(run, Path("runs"))
-    account = read_journal(folder)
-    assert account.run == run
-    assert account.result is not None
-    assert len(account.runs) == 2
-    assert all(summarise(Path("runs") / made).state == "done" for _, made in account.runs)
-    assert {summary.folder.name for summary in list_runs(Path("runs"))} == {made for _, made in account.runs}
-    straight = contents(Path("runs"))
+    record = read_journal(folder)
+    assert record.run == run
+    assert record.result is not None
+    assert len(record.runs) == 2
+    assert all(summarise(Path("runs") / made).state == "done" for _, made in record.runs)
+    assert {summary.folder.name for summary in list_runs(Path("runs"))} == {made for _, made in record.runs}
+    unbroken = contents(Path("runs"))
 
     (tmp_path / "broken").mkdir()
     monkeypatch.chdir(tmp_path / "broken")
     for after in (20, 25):  # in the first run, then in the second
         with pytest.raises(Interrupted):
-            procedure(run, Path("runs"), carry_out=Stopping(after))
+            procedure(run, Path("runs"), run_one=Stopping(after))
         assert read_journal(folder).result is None
     assert procedure(run, Path("runs")) == folder
-    assert contents(Path("runs")) == straight
+    assert contents(Path("runs")) == unbroken
 
 
-def test_done_is_done(digits: Run, contents: Contents, tmp_path: Path) -> None:
-    def refuse(run: Run, root: Path) -> Path:
-        raise AssertionError("nothing is left to do")
+def test_a_finished_procedure_does_nothing(digits: Run, contents: Contents, tmp_path: Path) -> None:
+    def never(run: Run, root: Path) -> Path:
+        raise AssertionError("no run is missing")
 
     folder = label_correction(digits, tmp_path)
     before = contents(tmp_path)
-    assert label_correction(digits, tmp_path, carry_out=refuse) == folder
+    assert label_correction(digits, tmp_path, run_one=never) == folder
     assert contents(tmp_path) == before
 
 
@@ -91,7 +91,7 @@ def test_a_run_is_shared_between_procedures(digits: Run, tmp_path: Path) -> None
         made.append(run)
         return execute(run, root)
 
-    curriculum(digits, tmp_path, carry_out=note)
-    label_correction(digits, tmp_path, carry_out=note)
+    curriculum(digits, tmp_path, run_one=note)
+    label_correction(digits, tmp_path, run_one=note)
     assert [run.folder_name() == plain.name for run in made] == [True, False, True, False]
     assert read_header(plain).run == digits

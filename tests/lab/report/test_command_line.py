@@ -11,7 +11,7 @@ import pytest
 
 from reweigh.lab.data.dataset import Part
 from reweigh.lab.report.suspects import suspects_page
-from reweigh.labels.suspects import Suspects
+from reweigh.labels import Suspects
 
 
 def page_for(folder: Path | None) -> str:
@@ -26,7 +26,7 @@ def page_for(folder: Path | None) -> str:
         p_suggested=index / 6,
         class_names=("cat", "dog"),
         sources=tuple(map(str, index)),
-        method="mean of 1 - p",
+        description="mean of 1 - p",
         noise=None,
     )
     return suspects_page(Part(tuple(f"text {i}" for i in index), index % 2), found, folder=folder)

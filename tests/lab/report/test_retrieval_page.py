@@ -16,7 +16,7 @@ from reweigh.lab.data.source.images import Files
 from reweigh.lab.report.page import LARGEST
 from reweigh.lab.report.retrieval import headline, retrieval_page
 from reweigh.lab.retrieval import gallery_rows, rank, score
-from reweigh.lab.retrieval.retrieve import Retrieved
+from reweigh.lab.retrieval.retrieve import RetrievalResult
 
 # person, camera: person 4 is seen by one camera alone, -1 is junk, 0 a distractor
 SEEN = [(2, 1), (2, 2), (2, 3), (6, 1), (6, 2), (4, 5), (0, 3), (-1, 1)]
@@ -34,25 +34,25 @@ def tracklets(folder: Path, seen: list[tuple[int, int]], noisy: bool = False) ->
     return Tracklets(Files(folder, tuple(names)), places, places + 1, persons, cameras)
 
 
-def retrieved(test: Tracklets, queries: list[int], features: np.ndarray, rule: Any = "official") -> Retrieved:
+def retrieved(test: Tracklets, queries: list[int], features: np.ndarray, rule: Any = "official") -> RetrievalResult:
     asked, gallery = np.array(queries), gallery_rows(test.persons, queries, rule)
     who = (test.persons[asked], test.cameras[asked], features[gallery], test.persons[gallery], test.cameras[gallery])
     found = score(features[asked], *who, rule, ranks=20)
-    return Retrieved(test, asked, gallery, rank(features[asked], *who, top=5), found)
+    return RetrievalResult(test, asked, gallery, rank(features[asked], *who, top=5), found)
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Retrieved:
+def found(tmp_path_factory: pytest.TempPathFactory) -> RetrievalResult:
     features = np.array([[1, 0], [1, 0.1], [0.1, 1], [0, 1], [0.5, 0.6], [0.9, 0.1], [0.05, 1], [1, 0]])
     return retrieved(tracklets(tmp_path_factory.mktemp("frames"), SEEN), [0, 3, 5], features)
 
 
 @pytest.fixture(scope="module")
-def html(found: Retrieved) -> str:
+def html(found: RetrievalResult) -> str:
     return retrieval_page(found, "Who <is> it?", {"run": "a </script> run", "fusion": "mean"})
 
 
-def test_scores_are_told(open_page: Callable[..., Any], html: str, found: Retrieved) -> None:
+def test_scores_are_told(open_page: Callable[..., Any], html: str, found: RetrievalResult) -> None:
     page = open_page(html).page
     assert page.title() == "Who <is> it? · reweigh"
     told = dict(headline(found.scores))

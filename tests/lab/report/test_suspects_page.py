@@ -22,8 +22,8 @@ from reweigh.lab.report.suspects import gallery_rows, key_of, page_of_run, suspe
 from reweigh.lab.run.material import gather
 from reweigh.lab.spec import Run
 from reweigh.lab.suspects.decisions import Decision, read_decisions
-from reweigh.lab.suspects.sources import sources_of
-from reweigh.labels.suspects import NoiseEstimate, Suspects
+from reweigh.lab.suspects.examples import sources_of
+from reweigh.labels import NoiseEstimate, Suspects
 
 CLASSES = ("cat", 'a "dog", large', "</script><b>owl</b>")
 N = 60
@@ -51,7 +51,7 @@ def make_suspects(count: int = N, classes: tuple[str, ...] = CLASSES, issues: in
         p_suggested=np.maximum(p, 0.5),
         class_names=classes,
         sources=tuple(f"example-{i}.png" for i in index),
-        method="mean of 1 - p",
+        description="mean of 1 - p",
         noise=noise(len(classes)),
     )
 

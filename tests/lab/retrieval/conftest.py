@@ -1,4 +1,4 @@
-"""A small MARS in the official layout, whose scores were computed by hand."""
+"""A small MARS in the official layout, with scores computed by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUERIES = [3, 4, 5, 6]
 
 @pytest.fixture
 def real_mars() -> Path:
-    """The real small copy of MARS, or a skip that says what is missing."""
+    """The real small copy of MARS, or skip the test."""
     root = Path(os.environ.get("REWEIGH_DATA", ""), "mini_mars")
     if not os.environ.get("REWEIGH_DATA") or not root.is_dir():
         pytest.skip("no mini_mars below REWEIGH_DATA: no real data to test on")

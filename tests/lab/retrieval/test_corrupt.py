@@ -1,4 +1,4 @@
-"""Abnormal frames: exactly as many as asked for, seeded, with the truth, in files and in memory alike."""
+"""Abnormal frames: the exact number, seeded, with the truth, in files and in memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from reweigh.lab.data import mars
 from reweigh.lab.data.dataset import Part
 from reweigh.lab.data.source.images import Files
-from reweigh.lab.retrieval.corrupt import BACKGROUND, IDENTITY, INTACT, KINDS, STRANGER, Corners, corner, corrupt_frames
+from reweigh.lab.retrieval.corrupt import BACKGROUND, CLEAN, IDENTITY, KINDS, STRANGER, Corners, corner, corrupt_frames
 
 SIZE = (12, 8)
 
 
 def pictures(labels: Any) -> Part:
-    """Every frame has its own colour, but for white corners."""
+    """Frames with a colour each, and white corners."""
     pixels = np.zeros((len(labels), *SIZE, 3), np.uint8)
     pixels[:] = np.arange(len(labels), dtype=np.uint8)[:, None, None, None]
     pixels[:, :2, :2] = pixels[:, :2, -2:] = 255
@@ -33,34 +33,34 @@ def pictures(labels: Any) -> Part:
     seed=st.integers(0, 99),
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, unique=True),
 )
-def test_what_was_done_is_what_is_told(labels: list[int], rate: float, seed: int, kinds: list[str]) -> None:
+def test_kinds_describe_the_changes(labels: list[int], rate: float, seed: int, kinds: list[str]) -> None:
     part = pictures(labels)
-    found = corrupt_frames(part, rate, seed, kinds)
-    assert found.wrong.sum() == round(rate * len(labels))
-    counts = [int((found.kinds == KINDS.index(kind) + 1).sum()) for kind in kinds]
+    noisy = corrupt_frames(part, rate, seed, kinds)
+    assert noisy.is_noisy.sum() == round(rate * len(labels))
+    counts = [int((noisy.kinds == KINDS.index(kind) + 1).sum()) for kind in kinds]
     assert max(counts) - min(counts) <= 1
-    seen = np.asarray(found.part.inputs)
-    for i, done in enumerate(found.kinds):
+    seen = np.asarray(noisy.part.inputs)
+    for i, done in enumerate(noisy.kinds):
         colour = int(seen[i, -1, 0, 0])
-        if done == INTACT:
+        if done == CLEAN:
             assert (seen[i] == np.asarray(part.inputs)[i]).all()
-            assert found.part.labels[i] == found.clean[i] == labels[i]
+            assert noisy.part.labels[i] == noisy.clean[i] == labels[i]
         elif done == BACKGROUND:
             assert colour == 255
-            assert (found.clean[i], found.part.labels[i]) == (-1, labels[i])
+            assert (noisy.clean[i], noisy.part.labels[i]) == (-1, labels[i])
         elif done == STRANGER:
-            assert found.part.labels[i] == labels[i] != found.clean[i]
-            assert labels[colour] == found.clean[i]
+            assert noisy.part.labels[i] == labels[i] != noisy.clean[i]
+            assert labels[colour] == noisy.clean[i]
         else:
             assert done == IDENTITY
             assert colour == i
-            assert found.clean[i] == labels[i] != found.part.labels[i]
-    assert (found.wrong == (found.part.labels != found.clean)).all()
+            assert noisy.clean[i] == labels[i] != noisy.part.labels[i]
+    assert (noisy.is_noisy == (noisy.part.labels != noisy.clean)).all()
     again = corrupt_frames(part, rate, seed, kinds)
-    assert again.part.digest() == found.part.digest()
+    assert again.part.digest() == noisy.part.digest()
 
 
-def test_another_seed_is_another_draw_and_the_material_stays() -> None:
+def test_another_seed_is_another_draw_of_unchanged_frames() -> None:
     part = pictures([0, 1] * 50)
     before = part.digest()
     one, two = corrupt_frames(part, 0.4, 1), corrupt_frames(part, 0.4, 2)
@@ -70,20 +70,20 @@ def test_another_seed_is_another_draw_and_the_material_stays() -> None:
 
 def test_strangers_are_drawn_from_all_others() -> None:
     part = pictures([0] * 30 + [1] * 20 + [2] * 10)
-    found = corrupt_frames(part, 1.0, 0, ["stranger"])
-    sources = np.asarray(found.part.inputs)[:, -1, 0, 0]
-    assert {int(label) for label in found.clean[:30]} == {1, 2}
+    noisy = corrupt_frames(part, 1.0, 0, ["stranger"])
+    sources = np.asarray(noisy.part.inputs)[:, -1, 0, 0]
+    assert {int(label) for label in noisy.clean[:30]} == {1, 2}
     assert len(np.unique(sources)) > 20
 
 
-def test_files_are_changed_when_they_are_read(small_mars: Path) -> None:
+def test_files_are_changed_on_reading(small_mars: Path) -> None:
     part = mars.load(small_mars).train
-    found = corrupt_frames(part, 0.6, seed=3)
-    lazy = found.part.inputs
+    noisy = corrupt_frames(part, 0.6, seed=3)
+    lazy = noisy.part.inputs
     assert isinstance(lazy, Corners)
     memory = corrupt_frames(Part(part.inputs.array((16, 8)), part.labels), 0.6, seed=3)  # type: ignore[union-attr]
-    assert (memory.kinds == found.kinds).all()
-    assert (memory.clean == found.clean).all()
+    assert (memory.kinds == noisy.kinds).all()
+    assert (memory.clean == noisy.clean).all()
     assert (memory.part.inputs == lazy.array((16, 8))).all()
     assert all((lazy[i] == np.asarray(memory.part.inputs)[i]).all() for i in range(len(lazy)))
     some = lazy.take([4, 1])
@@ -101,20 +101,20 @@ def test_a_corner_is_left_or_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"rate": 1.5}, "rate must be from 0 to 1, not 1.5"),
         ({"rate": 0.1, "kinds": ["blur"]}, "kinds must be some of background, stranger, identity, not blur"),
         ({"rate": 0.1, "kinds": []}, "not none"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_invalid_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         corrupt_frames(pictures([0, 1]), **arguments)
 
 
-def test_what_cannot_be_corrupted_is_refused() -> None:
-    with pytest.raises(ValueError, match="need two classes or more, not 1"):
+def test_frames_that_cannot_be_corrupted_are_refused() -> None:
+    with pytest.raises(ValueError, match="frames must have two classes or more, not 1"):
         corrupt_frames(pictures([0, 0]), 0.5)
     with pytest.raises(ValueError, match="frames must be images, not features"):
         corrupt_frames(Part(np.zeros((2, 3), np.float32), np.array([0, 1])), 0.5)

@@ -1,4 +1,4 @@
-"""CAE's snippets: how tracklets are cut, and how pairs of snippets become a distance."""
+"""CAE's snippets: windows of tracklets, and distances from pairs of snippets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_windows_stay_in_the_tracklet(length: int) -> None:
     assert length - 1 - frames.max() < 4
 
 
-def test_windows_refuse_nothing_to_cut() -> None:
+def test_windows_refuse_empty_tracklets() -> None:
     with pytest.raises(ValueError, match="length, size and stride must be 1 or more, not 0, 8 and 4"):
         windows(0)
 

@@ -12,7 +12,7 @@ import pytest
 from paper.presets import paper
 from reweigh.lab.data.tracklets import index_of
 from reweigh.lab.record import read_header, read_rows
-from reweigh.lab.retrieval import extract, gallery_rows, score
+from reweigh.lab.retrieval import extract_features, gallery_rows, score
 from reweigh.lab.run import execute
 from reweigh.lab.run.material import gather
 from reweigh.lab.spec import Run
@@ -48,16 +48,16 @@ def test_frames_are_trained_on_and_the_model_retrieves(run: Run, small_mars: Pat
 
     index = index_of("mars", small_mars)
     test, queries = index.test, index.queries
-    stored = extract(net, card, test, tmp_path / "cache")
+    stored = extract_features(net, card, test, tmp_path / "cache")
     rows_of = gallery_rows(test.persons, queries, "python")
     features = stored.all()
-    asked = features[queries], test.persons[queries], test.cameras[queries]
-    scores = score(*asked, features[rows_of], test.persons[rows_of], test.cameras[rows_of], "python")
+    query = features[queries], test.persons[queries], test.cameras[queries]
+    scores = score(*query, features[rows_of], test.persons[rows_of], test.cameras[rows_of], "python")
     assert scores.valid.tolist() == [True, True, False, False]
     assert 0 < scores.mean_ap <= 1
 
 
-def test_frames_as_files_are_read_as_the_paper_says(run: Run, tmp_path: Path) -> None:
+def test_frames_as_files_are_preprocessed_as_in_the_paper(run: Run, tmp_path: Path) -> None:
     files = replace(
         run,
         net="resnet10-thin",
@@ -99,7 +99,7 @@ def test_noise_of_frames_is_recorded_with_its_truth(run: Run, tmp_path: Path, no
     assert 0 <= last["fit_clean"] <= 1
 
 
-def test_settings_without_a_meaning_are_refused(run: Run) -> None:
+def test_settings_without_effect_are_refused(run: Run) -> None:
     noisy = replace(run, noise="background", rate=0.4)
     with pytest.raises(ValueError, match="validation_labels is 'clean', but backgrounds show nobody"):
         gather(replace(noisy, validation=0.3))
@@ -110,7 +110,7 @@ def test_settings_without_a_meaning_are_refused(run: Run) -> None:
         gather(replace(noisy, noise="background(3)"))
 
 
-def test_sizes_of_pictures() -> None:
+def test_image_sizes() -> None:
     run = Run(data="mars", net="resnet20", weighting="CCE", image_size="128x64")
     assert run.image_size == "128x64"
     assert replace(run, image_size="32x32") == replace(run, image_size=32) == replace(run, image_size="32")

@@ -1,4 +1,4 @@
-"""suspects.csv: what is written is read again, whatever the texts hold; what is wrong is refused with its line."""
+"""suspects.csv: reading returns what was written, for any text; errors name the line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reweigh.errors import DataError
 from reweigh.lab.suspects import read_csv, write_csv
-from reweigh.lab.suspects.table import COLUMNS, to_csv
+from reweigh.lab.suspects.table import COLUMNS, suspects_to_csv
 from reweigh.labels import Suspects
 
 NAMES = ("cat", 'dog, "big"', "fish\nor not")
@@ -33,7 +33,7 @@ def some(scores: list[float], sources: list[str] | None = None) -> Suspects:
         p_suggested=np.array(scores) / 3,
         class_names=NAMES,
         sources=tuple(sources or (f"row {i}" for i in range(n))),
-        method="1 - p, run abc",
+        description="1 - p, run abc",
         noise=None,
     )
 
@@ -43,37 +43,38 @@ TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 @given(
     st.lists(st.tuples(st.floats(0, 1), TEXTS), min_size=1, max_size=5),
-    st.sampled_from([NAMES, ("", " ", "\n")]),  # a folder, or an array of names, may call a class nothing
+    st.sampled_from([NAMES, ("", " ", "\n")]),  # class names may be empty
 )
-def test_a_file_gives_back_what_was_written(
+def test_reading_returns_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, rows: list, names: tuple[str, ...]
 ) -> None:
     path = tmp_path_factory.mktemp("suspects") / "new" / "suspects.csv"
     written = replace(some([score for score, _ in rows], [text for _, text in rows]), class_names=names)
     write_csv(path, written)
-    found, expected = read_csv(path, names), written.take(written.ranked())
+    suspects, expected = read_csv(path, names), written.take(written.ranked())
     for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    assert (found.sources, found.class_names, found.method) == (expected.sources, names, written.method)
-    assert found.noise is None
+        np.testing.assert_array_equal(getattr(suspects, name), getattr(expected, name))
+    assert (suspects.sources, suspects.class_names) == (expected.sources, names)
+    assert suspects.description == written.description
+    assert suspects.noise is None
 
 
 def test_the_most_suspicious_come_first_and_ties_go_by_index() -> None:
-    found = some([0.2, 0.9, 0.2, 0.9])
-    assert found.ranked().tolist() == [1, 3, 0, 2]
-    assert found.ranked_issues().tolist() == [1, 3]
-    np.testing.assert_allclose(found.label_quality, [0.8, 0.1, 0.8, 0.1])
-    table = list(csv.reader(io.StringIO(to_csv(found), newline="")))
+    suspects = some([0.2, 0.9, 0.2, 0.9])
+    assert suspects.ranked().tolist() == [1, 3, 0, 2]
+    assert suspects.ranked_issues().tolist() == [1, 3]
+    np.testing.assert_allclose(suspects.label_quality, [0.8, 0.1, 0.8, 0.1])
+    table = list(csv.reader(io.StringIO(suspects_to_csv(suspects), newline="")))
     assert table[0] == list(COLUMNS)
     assert [row[0] for row in table[1:]] == ["3", "9", "0", "6"]
-    assert "4 examples, 2 issues" in repr(found)
+    assert "4 examples, 2 issues" in repr(suspects)
 
 
-def test_class_names_are_those_of_the_file_where_none_are_given(tmp_path: Path) -> None:
+def test_class_names_default_to_those_of_the_file(tmp_path: Path) -> None:
     write_csv(tmp_path / "s.csv", some([0.1, 0.2, 0.3]))
-    found = read_csv(tmp_path / "s.csv")
-    assert found.class_names == tuple(sorted(NAMES))
-    assert [found.class_names[k] for k in found.given] == [NAMES[2], NAMES[1], NAMES[0]]
+    suspects = read_csv(tmp_path / "s.csv")
+    assert suspects.class_names == tuple(sorted(NAMES))
+    assert [suspects.class_names[k] for k in suspects.given] == [NAMES[2], NAMES[1], NAMES[0]]
 
 
 GOOD = {
@@ -90,10 +91,10 @@ GOOD = {
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        ({"index": "0.5"}, "line 2: index must be a whole number, 0 or more, not '0.5'"),
-        ({"index": "-1"}, "line 2: index must be a whole number"),
+        ({"index": "0.5"}, "line 2: index must be an integer, 0 or more, not '0.5'"),
+        ({"index": "-1"}, "line 2: index must be an integer"),
         ({"score": "1.5"}, "line 2: score must be a number from 0 to 1, not '1.5'"),
         ({"score": "high"}, "column 'score' must hold finite numbers: line 2"),
         ({"p_given": "-0.1"}, "line 2: p_given must be"),
@@ -102,17 +103,17 @@ GOOD = {
         ({"how": None}, "no column 'how'; there are 'index', "),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, change: dict, told: str) -> None:
+def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, change: dict, message: str) -> None:
     row = {name: value for name, value in (GOOD | change).items() if value is not None}
     (tmp_path / "s.csv").write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
-    with pytest.raises(DataError, match=told.replace("(", r"\(")):
+    with pytest.raises(DataError, match=message.replace("(", r"\(")):
         read_csv(tmp_path / "s.csv", ("cat", "dog"))
 
 
-def test_an_example_cannot_be_there_twice(tmp_path: Path) -> None:
+def test_an_example_cannot_occur_twice(tmp_path: Path) -> None:
     line = ",".join(GOOD.values())
     (tmp_path / "s.csv").write_text(f"{','.join(GOOD)}\n{line}\n{line}\n")
-    with pytest.raises(DataError, match="line 3: index must be every row once, not '0'"):
+    with pytest.raises(DataError, match="line 3: index must be unique, not '0'"):
         read_csv(tmp_path / "s.csv")
 
 

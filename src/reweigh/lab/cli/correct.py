@@ -74,9 +74,8 @@ def correct(
         raise ValueError("--threshold, --sure and --drop go with --suspects; decisions say themselves what to do")
     from reweigh.lab.procedures.label_correction import check_correctable
     from reweigh.lab.run.material import check_same_data, gather
-    from reweigh.lab.suspects.correct import apply
-    from reweigh.lab.suspects.correction import write_correction
-    from reweigh.lab.suspects.sources import sources_of
+    from reweigh.lab.suspects.correction import apply_decisions, write_correction
+    from reweigh.lab.suspects.examples import sources_of
 
     run, root = _run_of(source, runs, fields)
     check_outside("--output", output, [Path(given) for given in files_of(run) if given is not None])
@@ -87,7 +86,7 @@ def correct(
     made = _decisions(material, suspects, decisions, threshold, sure, drop)
     correction = write_correction(
         output,
-        apply(material.train.labels, made),
+        apply_decisions(material.train.labels, made),
         run,
         material,
         sources=sources_of(run, material),
@@ -122,7 +121,7 @@ def _decisions(
     drop: bool,
 ) -> tuple[Decision, ...]:
     from reweigh.lab.suspects import read_csv
-    from reweigh.lab.suspects.decisions import read_decisions, suggested
+    from reweigh.lab.suspects.decisions import accept_suggestions, read_decisions
 
     labels, names = material.train.labels, material.dataset.class_names
     if decisions is not None:
@@ -135,12 +134,12 @@ def _decisions(
         if labels[index] != given:
             there, here = names[labels[index]], names[given]
             raise DataError(f"{suspects}: given is {here!r} at index {index}, but the data say {there!r}: of others?")
-    return suggested(found, threshold=threshold, sure=sure, drop=drop)
+    return accept_suggestions(found, threshold=threshold, sure=sure, drop=drop)
 
 
 def _retrain(run: Run, root: Path, correction: Correction) -> dict[str, Any]:
     from reweigh.lab.procedures import read_journal
-    from reweigh.lab.suspects.retrain import retrain
+    from reweigh.lab.suspects.correction import retrain
 
     with Stop() as stop, progress("it") as tell:
 
@@ -149,7 +148,7 @@ def _retrain(run: Run, root: Path, correction: Correction) -> dict[str, Any]:
                 say(run.folder_name())
             return carry_out(run, root, stop, every_row(tell))
 
-        folder = retrain(run, root, correction, carry_out=train)
+        folder = retrain(run, root, correction, run_one=train)
     account = read_journal(folder)
     return {"folder": str(folder), "runs": dict(account.runs), **(account.result or {})}
 

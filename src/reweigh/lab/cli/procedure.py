@@ -17,7 +17,7 @@ from reweigh.lab.cli.train import make_run
 from reweigh.lab.spec import Run, describe
 
 if TYPE_CHECKING:
-    from reweigh.lab.procedures.journal import CarryOut
+    from reweigh.lab.procedures.journal import RunOne
     from reweigh.lab.run import Update
 
 app = typer.Typer(
@@ -33,7 +33,7 @@ def label_correction(fields: dict[str, Any], runs: RunsRoot = Path("runs"), as_j
     """Train, replace all labels by the model's predictions, and train a new model with nothing else changed."""
     from reweigh.lab.procedures import label_correction as procedure
 
-    _report(fields, as_json, lambda run, carry_out: procedure(run, runs, carry_out=carry_out))
+    _report(fields, as_json, lambda run, run_one: procedure(run, runs, run_one=run_one))
 
 
 @app.command("joint-optimisation")
@@ -58,7 +58,7 @@ def joint_optimisation(
     _report(
         _by_cce(fields),
         as_json,
-        lambda run, carry_out: procedure(
+        lambda run, run_one: procedure(
             run,
             runs,
             iterations=phase1_iterations,
@@ -68,7 +68,7 @@ def joint_optimisation(
             begin=begin,
             slots=slots,
             prior=prior,
-            carry_out=carry_out,
+            run_one=run_one,
         ),
     )
 
@@ -90,8 +90,8 @@ def anchor_forward(
     _report(
         _by_cce(fields),
         as_json,
-        lambda run, carry_out: procedure(
-            run, runs, correction=correction, percentile=top, identity=identity, carry_out=carry_out
+        lambda run, run_one: procedure(
+            run, runs, correction=correction, percentile=top, identity=identity, run_one=run_one
         ),
     )
 
@@ -113,7 +113,7 @@ def forgetting(
     _report(
         _by_cce(fields),
         as_json,
-        lambda run, carry_out: procedure(run, runs, rates=rate_to_try or RATES, carry_out=carry_out),
+        lambda run, run_one: procedure(run, runs, rates=rate_to_try or RATES, run_one=run_one),
     )
 
 
@@ -134,9 +134,7 @@ def curriculum(
     _report(
         _by_cce(fields),
         as_json,
-        lambda run, carry_out: procedure(
-            run, runs, start=start, until=until, end=end, pacing=pacing, carry_out=carry_out
-        ),
+        lambda run, run_one: procedure(run, runs, start=start, until=until, end=end, pacing=pacing, run_one=run_one),
     )
 
 
@@ -145,7 +143,7 @@ def _by_cce(fields: dict[str, Any]) -> dict[str, Any]:
     return fields if {"weighting", "loss", "method"} & fields.keys() else fields | {"weighting": "CCE"}
 
 
-def _report(fields: dict[str, Any], as_json: bool, procedure: Callable[[Run, CarryOut], Path]) -> None:
+def _report(fields: dict[str, Any], as_json: bool, procedure: Callable[[Run, RunOne], Path]) -> None:
     """Carry a procedure out under the user's eyes, and tell what came of it."""
     from reweigh.lab.procedures import read_journal
 

@@ -19,7 +19,7 @@ from reweigh.lab.cli.progress import progress
 from reweigh.lab.cli.terminal import console, print_json, table
 
 if TYPE_CHECKING:
-    from reweigh.lab.retrieval.retrieve import Retrieved
+    from reweigh.lab.retrieval.retrieve import RetrievalResult
 
 
 VIDEOS = ("mars", "tracklets")
@@ -130,7 +130,7 @@ def user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reweigh" / "features"
 
 
-def _tell(found: Retrieved, made: dict[str, Any], as_json: bool) -> None:
+def _tell(found: RetrievalResult, made: dict[str, Any], as_json: bool) -> None:
     from reweigh.lab.report.retrieval import headline
 
     scores = found.scores
@@ -144,7 +144,7 @@ def _tell(found: Retrieved, made: dict[str, Any], as_json: bool) -> None:
         print(path)
 
 
-def _write(path: Path, found: Retrieved) -> None:
+def _write(path: Path, found: RetrievalResult) -> None:
     """A line for each query, or the features of all tracklets."""
     from reweigh.lab.record.files import replace_file
 
@@ -152,7 +152,7 @@ def _write(path: Path, found: Retrieved) -> None:
     replace_file(path, lambda file: file.write(content))
 
 
-def as_csv(found: Retrieved) -> str:
+def as_csv(found: RetrievalResult) -> str:
     """A line for each query: who it is, its scores, and the tracklet found first; tracklets are counted from 1.
 
     At the end what the person and both tracklets are called, and who was found.
@@ -172,7 +172,7 @@ def as_csv(found: Retrieved) -> str:
     return text.getvalue()
 
 
-def _as_npz(found: Retrieved) -> bytes:
+def _as_npz(found: RetrievalResult) -> bytes:
     import numpy as np
 
     if found.features is None:
@@ -190,7 +190,7 @@ def _as_npz(found: Retrieved) -> bytes:
     return raw.getvalue()
 
 
-def _write_page(path: Path, found: Retrieved, model: Path, made: dict[str, str]) -> None:
+def _write_page(path: Path, found: RetrievalResult, model: Path, made: dict[str, str]) -> None:
     from reweigh.lab.record.files import replace_file
     from reweigh.lab.report.retrieval import retrieval_page
     from reweigh.lab.train.model import load_model

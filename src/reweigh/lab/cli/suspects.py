@@ -18,7 +18,7 @@ from reweigh.lab.cli.terminal import console, print_json, say, table
 from reweigh.lab.spec import Run, describe
 
 if TYPE_CHECKING:
-    from reweigh.lab.suspects import Found
+    from reweigh.lab.suspects import RunSuspects
     from reweigh.labels import Suspects
 
 SHOWN = 10
@@ -57,7 +57,7 @@ def suspects(
     """
     from reweigh.lab.suspects import suspects_of, write_csv
     from reweigh.lab.suspects.table import COLUMNS
-    from reweigh.labels.find import METHODS
+    from reweigh.labels import METHODS
 
     if method not in METHODS:
         raise ValueError(f"--method is {method!r}; expected one of {', '.join(METHODS)}")
@@ -81,7 +81,7 @@ def suspects(
             threshold_samples=threshold_samples,
             seed=seed,
             where=places_in(fields),
-            carry_out=train,
+            run_one=train,
         )
     if output is not None:
         write_csv(output, found.suspects)
@@ -108,12 +108,12 @@ def _write_page(path: Path, run: Run, folder: Path, found: Suspects) -> None:
     replace_file(path, lambda file: file.write(content))
 
 
-def _as_mapping(found: Found) -> dict[str, Any]:
+def _as_mapping(found: RunSuspects) -> dict[str, Any]:
     suspects, noise = found.suspects, found.suspects.noise
     told = {
         "examples": len(suspects),
         "issues": int(suspects.issue.sum()),
-        "how": suspects.method,
+        "how": suspects.description,
         "noise": None if noise is None else vars(noise),
         "worst": [_line(suspects, i) for i in suspects.ranked()[:SHOWN].tolist()],
     }
@@ -131,7 +131,7 @@ def _line(suspects: Suspects, i: int) -> dict[str, Any]:
     }
 
 
-def _against_truth(found: Found) -> dict[str, float]:
+def _against_truth(found: RunSuspects) -> dict[str, float]:
     """How good the list is, where it is known which labels are wrong."""
     import torch
 
@@ -149,7 +149,7 @@ def _against_truth(found: Found) -> dict[str, float]:
     }
 
 
-def _show(found: Found, folder: Path) -> None:
+def _show(found: RunSuspects, folder: Path) -> None:
     from reweigh.lab.data.dataset import NOISY_HOLDOUT
     from reweigh.lab.record import read_header
 
@@ -161,7 +161,7 @@ def _show(found: Found, folder: Path) -> None:
         for w in worst
     ]
     console().print(table(("example", "given", "suggested", "issue", "index", "score"), rows, left=4))
-    print(f"{int(suspects.issue.sum()):,} of {len(suspects):,} labels called wrong, by {suspects.method}")
+    print(f"{int(suspects.issue.sum()):,} of {len(suspects):,} labels called wrong, by {suspects.description}")
     if read_header(folder).details.get("holdout") == NOISY_HOLDOUT:
         print("not judged: the part of the data that was held out to test the model")
     if noise is not None:

@@ -1,14 +1,14 @@
-"""The folder of a procedure: which runs it is made of, what it left between them, and what came of it.
+"""The folder of a procedure: its runs, the files made between them, and its result.
 
     runs/forgetting-digits-mlp-s0-0123456789ab/procedure.json
 
         {"format": 1, "procedure": "forgetting", "run": {...}, "settings": {"rates": [...]},
          "runs": [{"role": "dropout 0.2", "folder": "digits-mlp-CCE-..."}, ...],
-         "made": {"labels.npy": "..."},                        which data and labels the run had that it was made from
-         "result": {...}}                                      null until the procedure is done
+         "made": {"labels.npy": "..."},                        hashes of the data and labels of the run that made it
+         "result": {...}}                                      null until the procedure is finished
 
-The runs lie beside it, like any others. A procedure that was cut short is carried out again: its finished runs are
-taken as they are, the one that was cut short goes on from its checkpoint, and every byte is as without the break.
+The runs are ordinary runs in the same root. Calling an interrupted procedure again resumes it: finished runs are
+reused, the interrupted one resumes from its checkpoint, and all files are identical to those of an unbroken procedure.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _JOURNAL = mapping(
     },
     {"made": mapping(rest=text)},
 )
-_RESULTS = {  # as far as anybody looks into them
+_RESULTS = {  # only the fields that are read anywhere
     "correction": mapping({"before": _SCORES, "after": _SCORES}),
     "forgetting": mapping({"dropout": number}),
     "label-correction": mapping({"retrained": _SCORES}),
 }
 
-CarryOut: TypeAlias = Callable[[Run, Path], Path]
+RunOne: TypeAlias = Callable[[Run, Path], Path]
 """(run, root) -> the folder of the finished run; `reweigh.lab.run.execute` is one."""
 
 Settings: TypeAlias = Mapping[str, Value]
@@ -63,14 +63,14 @@ class Journal:
 
     Args:
         name: of the procedure.
-        run: what it was given.
-        root: where run folders lie, and its own.
-        settings: everything else that decides its result, in values that JSON has.
-        carry_out: executes a run.
+        run: its argument.
+        root: directory of its runs and of its own folder.
+        settings: everything else that determines its result, as JSON values.
+        run_one: executes a run.
     """
 
-    def __init__(self, name: str, run: Run, root: Path, settings: Settings, carry_out: CarryOut) -> None:
-        self.root, self._run, self._carry_out = Path(root), run, carry_out
+    def __init__(self, name: str, run: Run, root: Path, settings: Settings, run_one: RunOne) -> None:
+        self.root, self._run, self._run_one = Path(root), run, run_one
         self.folder = self.root / folder_name(name, run, settings)
         self._content: dict[str, Any] = {
             "format": FORMAT,
@@ -84,62 +84,64 @@ class Journal:
 
     @property
     def is_done(self) -> bool:
-        """Whether the procedure has its result already, and all runs it is of.
+        """Whether the procedure has a result and all of its runs.
 
-        Refuses, with DataError, a result of other data or labels than there are now.
+        Raises:
+            DataError: the data or labels have changed since.
         """
         if not (self.folder / FILE).exists():
             return False
-        account = read_journal(self.folder)
-        folders = [self.root / name for _, name in account.runs]
-        if account.result is None or not all((folder / "result.json").exists() for folder in folders):
+        record = read_journal(self.folder)
+        folders = [self.root / name for _, name in record.runs]
+        if record.result is None or not all((folder / "result.json").exists() for folder in folders):
             return False
-        # the first has the data and labels as they were given; whatever else a run had, was made from it
+        # The first run has the original data and labels; those of the others were made from it.
         first = folders[0]
         check_same_data(first, gather(replace(read_header(first).run, data_root=self._run.data_root)))
         return True
 
     def path(self, name: str) -> Path:
-        """Where a file between two runs lies; refused where the second run, which has to name it, could not."""
+        """Return the path of a file made between two runs; ValueError if a run's fields cannot hold it."""
         path = self.folder / name
         if len(path.as_posix()) > LONGEST_STRING or not path.as_posix().isprintable():
             raise ValueError(
-                f"{path}: a run has to name this file, and a text in a run is printable and has at most "
-                f"{LONGEST_STRING} characters, not {len(path.as_posix())}; give a folder of runs with a shorter path"
+                f"{path}: a run has to refer to this file, so its path must be printable and have at most "
+                f"{LONGEST_STRING} characters, not {len(path.as_posix())}; use a directory of runs with a shorter path"
             )
         return path
 
     def run(self, role: str, run: Run, makes: str | None = None) -> Path:
-        """Carry out one run of the procedure, or on with it, and return its folder.
-
-        A finished one is taken as it is, unless it was trained on other data or labels than there are now.
+        """Execute or resume one run of the procedure, and return its folder; a finished run is reused.
 
         Args:
-            role: what the run is in the procedure.
+            role: the run's name within the procedure.
             run: the run.
-            makes: the name of the `array` that is made from it: what an earlier attempt left there of another
-                training goes, whoever has carried this one out, and a run that diverged is refused.
+            makes: name of the `array` that is made from this run. An array left by a run on other data or labels is
+                deleted, and a run that diverged is an error.
+
+        Raises:
+            DataError: the run is finished, but its data or labels have changed since.
         """
-        folder, left = self.root / run.folder_name(), None if makes is None else self.path(makes)
+        folder, array = self.root / run.folder_name(), None if makes is None else self.path(makes)
         if (folder / "result.json").exists():
             check_same_data(folder, gather(run))
-        elif left is not None:
-            left.unlink(missing_ok=True)
+        elif array is not None:
+            array.unlink(missing_ok=True)
         self._content["runs"].append({"role": role, "folder": folder.name})
         self._write()
-        made = self._carry_out(run, self.root)
-        if left is not None:
-            require_converged(made)
-            header = read_header(made)
+        finished = self._run_one(run, self.root)
+        if array is not None:
+            require_converged(finished)
+            header = read_header(finished)
             trained_on = f"{header.data_hash[:DIGITS]} {header.label_hash[:DIGITS]}"
-            if self._content["made"].get(left.name, trained_on) != trained_on:
-                left.unlink(missing_ok=True)
-            self._content["made"][left.name] = trained_on
+            if self._content["made"].get(array.name, trained_on) != trained_on:
+                array.unlink(missing_ok=True)
+            self._content["made"][array.name] = trained_on
             self._write()
-        return made
+        return finished
 
     def array(self, name: str, make: Callable[[], NDArray[Any]]) -> tuple[str, str]:
-        """The path of a .npy in the procedure's folder and its hash; `make` is only called where it is not there."""
+        """Return the path and hash of an array in the procedure's folder; `make` is called if it does not exist."""
         path = self.path(name)
         if not path.exists():
             content = array_bytes(make())
@@ -148,7 +150,7 @@ class Journal:
         return path.as_posix(), file_hash(path.read_bytes())
 
     def finish(self, result: Mapping[str, Any]) -> Path:
-        """Write the result: from now on the procedure is done. Returns its folder."""
+        """Write the result, which marks the procedure as finished, and return its folder."""
         self._content["result"] = dict(result)
         self._write()
         return self.folder
@@ -159,8 +161,8 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class Account:
-    """What procedure.json says: the runs are (role, folder name), the result is None until the procedure is done."""
+class ProcedureRecord:
+    """The content of procedure.json; runs are (role, folder name), the result is None until it is finished."""
 
     procedure: str
     run: Run
@@ -170,8 +172,8 @@ class Account:
     made: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_journal(folder: Path) -> Account:
-    """The account of a procedure's folder; DataError where it is missing, damaged or of another format."""
+def read_journal(folder: Path) -> ProcedureRecord:
+    """Read the record in a procedure's folder; DataError if it is missing, damaged or of another format."""
     path = Path(folder) / FILE
     content = read_json(path)
     if content.get("format") != FORMAT:
@@ -181,10 +183,10 @@ def read_journal(folder: Path) -> Account:
         check_shape(path, content, mapping({"result": maybe(_RESULTS[content["procedure"]])}))
     try:
         run = Run.from_mapping(content["run"])
-        _canonical(content["settings"])  # refuses what no setting can be
+        _canonical(content["settings"])  # raises if a setting is invalid
     except (TypeError, ValueError) as error:
         raise DataError(f"{path}: {error}") from error
-    account = Account(
+    record = ProcedureRecord(
         procedure=content["procedure"],
         run=run,
         settings=content["settings"],
@@ -192,13 +194,13 @@ def read_journal(folder: Path) -> Account:
         result=content["result"],
         made=content.get("made", {}),
     )
-    if account.result is not None and not account.runs:
-        raise DataError(f"{path}: has a result, but no runs that it is of")
-    return account
+    if record.result is not None and not record.runs:
+        raise DataError(f"{path}: has a result, but no runs")
+    return record
 
 
 def folder_name(name: str, run: Run, settings: Settings) -> str:
-    """The procedure's folder: the main choices for people, the hash of all of them for certainty."""
+    """Return the name of a procedure's folder: its main choices, and the hash of all of them."""
     key = json.dumps({"procedure": name, "run": run.hash(), "settings": _canonical(settings)}, sort_keys=True)
     words = [name, *(re.sub(r"[^A-Za-z0-9.]+", "-", word).strip("-.")[-40:] for word in (run.data, run.net))]
     return f"{'-'.join(words)}-s{run.seed}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
@@ -208,22 +210,23 @@ def _canonical(settings: Settings) -> dict[str, Value]:
     return {key: canonical(value) for key, value in settings.items()}
 
 
-def accuracies(folder: Path) -> dict[str, float | None]:
-    """Final and best test accuracy of a finished run."""
+def final_and_best(folder: Path) -> dict[str, float | None]:
+    """Return the final and best test accuracy of a finished run."""
     result = read_result(folder) or {}
     return {which: (result.get(which) or {}).get("test_accuracy") for which in ("final", "best")}
 
 
 def require_converged(folder: Path) -> None:
-    """Refuse a finished run whose training diverged: nothing can be built on it."""
+    """Raise ValueError if the training of a finished run diverged."""
     if (step := (read_result(folder) or {}).get("diverged")) is not None:
         raise ValueError(f"{folder}: training diverged at iteration {step}; try a smaller lr")
 
 
 def require_cce(run: Run, procedure: str) -> None:
-    """Refuse a run that is not plain cross entropy, where the procedure itself says what teaches."""
-    if run.weighting is None or parse(run.weighting) != parse("CCE") or run.normalise != "auto" or run.taper != "auto":
-        taught = run.weighting or run.loss or run.method
-        raise ValueError(
-            f"{procedure} teaches by cross entropy and its own corrections: weighting must be CCE, not {taught}"
-        )
+    """Raise ValueError if a run is not plain cross entropy, for procedures that choose the loss themselves."""
+    if run.weighting is None or parse(run.weighting) != parse("CCE"):
+        actual = run.weighting or run.loss or run.method
+        raise ValueError(f"{procedure} trains by plain cross entropy: weighting must be CCE, not {actual}")
+    for name, value in (("normalise", run.normalise), ("taper", run.taper)):
+        if value != "auto":
+            raise ValueError(f"{procedure} trains by plain cross entropy: {name} must be 'auto', not {value!r}")

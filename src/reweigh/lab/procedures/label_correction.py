@@ -1,4 +1,4 @@
-"""Label correction and retraining (the paper's appendix)."""
+"""Correct all labels by a model's predictions and train again (the paper's appendix)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reweigh.lab.procedures.journal import CarryOut, Journal, accuracies
+from reweigh.lab.procedures.journal import Journal, RunOne, final_and_best
 from reweigh.lab.procedures.predictions import training_probabilities
 from reweigh.lab.record import read_header
 from reweigh.lab.run import execute
@@ -16,49 +16,45 @@ from reweigh.lab.run.material import FRAMES, gather, truth_known
 from reweigh.lab.spec import Expression, Run, parse
 
 
-def label_correction(run: Run, root: Path, *, carry_out: CarryOut = execute) -> Path:
-    """Replace all labels by the model's predictions at the end of training; train a new one, nothing else changed.
+def label_correction(run: Run, root: Path, *, run_one: RunOne = execute) -> Path:
+    """Replace all labels by the final model's predictions, and train a new model on them.
 
-    The second run has the first one's every setting, also its seed, so that all that differs is the labels.
+    The second run has the same settings and seed, so that only the labels differ.
 
     Args:
-        run: the first run, taught by whatever it says.
-        root: where run folders lie.
-        carry_out: executes a run; (run, root) -> folder.
+        run: the first run, with any weighting, loss or method.
+        root: directory containing runs.
+        run_one: executes a run; (run, root) -> folder.
 
     Returns:
         the procedure's folder. Its result has, for `first` and `retrained`, final and best test accuracy and the share
-        of wrong labels it was trained on (None where the truth is not known), and the share of labels that `changed`.
+        of wrong training labels (None where the truth is not known), and the share of labels that `changed`.
     """
     check_correctable(run)
-    journal = Journal("label-correction", run, root, {}, carry_out)
+    journal = Journal("label-correction", run, root, {}, run_one)
     if journal.is_done:
         return journal.folder
     first = journal.run("first", run, makes="labels.npy")
     file, _ = journal.array("labels.npy", lambda: training_probabilities(run, first).argmax(1))
-    again = relabelled(run, file)
-    second = journal.run("retrained", again)
+    second = journal.run("retrained", relabelled(run, file))
     changed = float(np.mean(np.load(file) != gather(run).train.labels))
     return journal.finish({"first": _summary(first), "retrained": _summary(second), "changed": changed})
 
 
 def check_correctable(run: Run) -> None:
-    """Refuse a run of which other labels would change more than the labels."""
+    """Raise ValueError if new labels would also change which examples the run is trained on or what they show."""
     chosen = run.to_mapping()
     for name in ("validation", "fold", "threshold_set"):
         if name in chosen:
-            raise ValueError(
-                f"{name} is {chosen[name]}: correction goes without, as examples are set apart by label, and new "
-                "labels would mix the parts"
-            )
+            raise ValueError(f"{name} is {chosen[name]}; it splits examples by label, so labels cannot be corrected")
     if run.noise is not None and parse(run.noise).name in FRAMES:
-        raise ValueError(f"noise is {run.noise}, which is in the pictures: given labels would leave it out")
+        raise ValueError(f"noise is {run.noise}, which changes the images; corrected labels cannot replace it")
 
 
 def relabelled(run: Run, file: str) -> Run:
-    """The run with labels from a file in place of its noise.
+    """Return the run with labels from a file in place of its noise.
 
-    Where the run added no noise, its labels are not the truth, and those of the file are no noise on them.
+    If the run added no noise, its labels are not known to be true, so the file's are not measured against them.
     """
     noise = str(Expression("given", (file,), () if truth_known(run.noise) else (("truth", False),)))
     return replace(run, noise=noise, rate=None, include_true=False, noise_count="per_class", noise_seed=None)
@@ -66,4 +62,4 @@ def relabelled(run: Run, file: str) -> Run:
 
 def _summary(folder: Path) -> dict[str, Any]:
     noise = read_header(folder).details.get("noise")
-    return accuracies(folder) | {"wrong_labels": None if noise is None else noise["measured"]}
+    return final_and_best(folder) | {"wrong_labels": None if noise is None else noise["measured"]}

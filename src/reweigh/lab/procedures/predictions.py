@@ -1,4 +1,4 @@
-"""What a finished run's model says of its own training examples."""
+"""Predict the training examples of a finished run by its model."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def training_probabilities(
     held_out: bool = False,
     material: Material | None = None,
 ) -> NDArray[np.float64]:
-    """(N, C) probabilities of the training examples, in their order, in evaluation mode and without augmentation.
+    """Return (N, C) probabilities of the training examples, in evaluation mode and without augmentation.
 
     Args:
         run, folder: the finished run.
-        which: of its models.
-        held_out: the examples of the validation part too, after the others.
-        material: `gather(run)`, where it is at hand.
+        which: the final or the best model.
+        held_out: append the examples of the validation part.
+        material: `gather(run)`, if it has been computed.
     """
     with machine(run):
         material = material or gather(run)
@@ -55,5 +55,5 @@ def _probabilities(
         with autocast():
             logits = net(batch.inputs)
         rows.append(logits.double().softmax(1).cpu())
-    found: NDArray[np.float64] = torch.cat(rows).numpy()
-    return found
+    probabilities: NDArray[np.float64] = torch.cat(rows).numpy()
+    return probabilities

@@ -14,7 +14,7 @@ from reweigh.lab.report.figure import Lines, Series, short, thin, to_mapping
 from reweigh.lab.report.page import LARGEST, assemble
 from reweigh.lab.report.thumbnail import Detail, data_uri
 from reweigh.lab.retrieval import Scores
-from reweigh.lab.retrieval.retrieve import Retrieved
+from reweigh.lab.retrieval.retrieve import RetrievalResult
 
 SCRIPTS = ("element.js", "axes.js", "marks.js", "figure.js", "theme.js", "retrieval.js")
 STYLES = ("page.css", "retrieval.css")
@@ -33,7 +33,7 @@ _DETAIL = (
 
 
 def retrieval_page(
-    found: Retrieved, title: str = "Retrieval", provenance: Mapping[str, object] = MappingProxyType({})
+    found: RetrievalResult, title: str = "Retrieval", provenance: Mapping[str, object] = MappingProxyType({})
 ) -> str:
     """One self-contained HTML page; thinned until it is under 1 MB, then with queries from the worst to the best.
 
@@ -78,7 +78,7 @@ def headline(scores: Scores) -> list[tuple[str, float]]:
     return [*cmc, ("mAP", scores.mean_ap)]
 
 
-def _content(found: Retrieved, most: int, top: int, detail: Detail) -> dict[str, Any]:
+def _content(found: RetrievalResult, most: int, top: int, detail: Detail) -> dict[str, Any]:
     scores = found.scores
     by_ap = np.argsort(scores.average_precision, kind="stable")
     shown = np.sort(by_ap[thin(len(by_ap), most)]).tolist()
@@ -100,7 +100,7 @@ def _content(found: Retrieved, most: int, top: int, detail: Detail) -> dict[str,
     }
 
 
-def _query(found: Retrieved, i: int, top: int, tracklets: dict[int, int]) -> dict[str, Any]:
+def _query(found: RetrievalResult, i: int, top: int, tracklets: dict[int, int]) -> dict[str, Any]:
     def place(row: int) -> int:
         return tracklets.setdefault(row, len(tracklets))
 

@@ -17,9 +17,9 @@ from reweigh.lab.report.figure import short
 from reweigh.lab.report.page import LARGEST, assemble
 from reweigh.lab.report.thumbnail import Detail, Sketch, sketcher
 from reweigh.lab.spec import Run
-from reweigh.lab.suspects.original import original
+from reweigh.lab.suspects.examples import original
+from reweigh.labels import NoiseEstimate, Suspects
 from reweigh.labels.noise import LEVEL
-from reweigh.labels.suspects import NoiseEstimate, Suspects
 from reweigh.noise.corruption import label_hash
 
 SCRIPTS = ("element.js", "copy.js", "theme.js", "decisions.js", "review.js", "gallery.js", "noise.js", "suspects.js")
@@ -123,7 +123,7 @@ def _content(
     return {
         "key": key_of(suspects),
         "classes": suspects.class_names,
-        "method": suspects.method,
+        "method": suspects.description,
         "examples": len(suspects),
         "issues": int(suspects.issue.sum()),
         "shown": [_example(suspects, i, sketch, detail) for i in shown],
@@ -153,7 +153,7 @@ def _ending(source: str, letters: int = 48) -> str:
 
 
 def _place(source: str) -> str | None:
-    """Where a text stands, as `reweigh.lab.suspects.sources` tells it before the text, which speaks for itself."""
+    """Where a text stands, as `reweigh.lab.suspects.examples` tells it before the text, which speaks for itself."""
     found = re.match(r"((line|row) \d+): ", source)
     return None if found is None else found[1]
 

@@ -1,10 +1,10 @@
-"""Features of videos kept on disk: a killed extraction goes on where it was, a finished one is only read.
+"""Cache the features of videos on disk: an interrupted extraction resumes, a finished one is only read.
 
-    <cache>/<key>/features.json          what they are of
+    <cache>/<key>/features.json          the settings that the key is a hash of
     <cache>/<key>/00000.safetensors      "features", float32 (tracklets of the block, F); 00001, ...
 
-The key is a hash of the weights, of how the model reads its inputs, of the tracklets and their frames (names, sizes,
-first and last KiB), and of the settings: other weights, other data or another fusion never meet the wrong features.
+The key is a hash of the weights, the preprocessing of inputs, the tracklets and their frames (names, sizes, first and
+last KiB), and the settings. Other weights, data or settings therefore have other files.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from reweigh.lab.record.files import Lock, make_folder, replace_file, write_json
 from reweigh.lab.retrieval.features import BATCH, Fusion, check_frames, enlargement, video_features
 from reweigh.lab.train.model import Card
 
-BLOCK = 256  # tracklets in a file
+BLOCK = 256  # tracklets per file
 
 
 @dataclass(frozen=True)
-class Stored:
-    """Features on disk, (N, F) float32, read in slices as `score` reads a gallery; `stored.all()` is an array.
+class StoredFeatures:
+    """Features on disk, (N, F) float32; `score` reads them in slices, and `all()` returns an array.
 
     Args:
-        folder: where the blocks lie.
+        folder: directory of the blocks.
         tracklets: N.
-        block: tracklets in a file.
+        block: tracklets per file.
     """
 
     folder: Path
@@ -54,28 +54,28 @@ class Stored:
     def __getitem__(self, rows: slice) -> NDArray[np.float32]:
         start, stop, step = rows.indices(len(self))
         if step != 1 or start >= stop:
-            raise ValueError(f"rows must be a slice that is not empty, in steps of 1, not {rows}")
+            raise ValueError(f"rows must be a non-empty slice with step 1, not {rows}")
         numbers = range(start // self.block, (stop - 1) // self.block + 1)
-        whole = np.concatenate([read_block(self.path(number)) for number in numbers])
+        blocks = np.concatenate([read_block(self.path(number)) for number in numbers])
         first = numbers[0] * self.block
-        part: NDArray[np.float32] = whole[start - first : stop - first]
+        part: NDArray[np.float32] = blocks[start - first : stop - first]
         return part
 
     def all(self) -> NDArray[np.float32]:
-        """All of them."""
+        """Read all features."""
         return self[:]
 
     def path(self, number: int) -> Path:
-        """The file of a block."""
+        """Return the file of a block."""
         return self.folder / f"{number:05d}.safetensors"
 
     def blocks(self) -> Iterator[tuple[int, range]]:
-        """The number and the rows of every block."""
+        """Yield the number and rows of each block."""
         for number, start in enumerate(range(0, self.tracklets, self.block)):
             yield number, range(start, min(start + self.block, self.tracklets))
 
 
-def extract(
+def extract_features(
     net: Net,
     card: Card,
     tracklets: Tracklets,
@@ -87,33 +87,33 @@ def extract(
     workers: int = 0,
     device: torch.device | str = "cpu",
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Stored:
-    """The features of all tracklets, from the cache as far as they are there.
+) -> StoredFeatures:
+    """Compute the features of all tracklets that are not in the cache.
 
-    Memory holds one block of features and a few batches of frames, however many and long the tracklets are.
+    Memory holds one block of features and a few batches of frames, for any number and length of tracklets.
 
     Args:
-        net: the model, in evaluation mode; brought to `device`.
+        net: the model; it is moved to `device` and set to evaluation mode.
         card: its card.
         tracklets: the videos.
-        cache: a folder for all caches; this one's has the name of its key.
+        cache: directory of all caches; the features get a subdirectory named by their key.
         fusion: "mean", "max" or "confidence".
-        block: tracklets in a file: what is lost at most when the process is killed.
-        batch_size: frames computed together.
-        workers: processes that decode.
+        block: tracklets per file; at most this many are computed again after an interruption.
+        batch_size: frames per batch.
+        workers: processes that decode frames.
         device: where to compute.
         progress: called with (frames done, frames).
 
     Raises:
-        DataError: a tracklet is empty, or frames are missing (all are counted) or cannot be read.
-        RecordError: the cache cannot be written, or another process is writing it.
+        DataError: a tracklet is empty, or frames are missing (the message counts them) or cannot be read.
+        RecordError: the cache cannot be written, or another process is writing to it.
     """
     if block < 1:
         raise ValueError(f"block must be 1 or more, not {block}")
-    check_frames(tracklets, there=True)
-    settings = describe(net, card, tracklets, fusion, block)
+    check_frames(tracklets, on_disk=True)
+    settings = cache_settings(net, card, tracklets, fusion, block)
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-    stored = Stored(Path(cache) / key, len(tracklets), block)
+    stored = StoredFeatures(Path(cache) / key, len(tracklets), block)
     make_folder(stored.folder)
     net = net.to(device).eval()
     ends = np.concatenate([[0], np.cumsum(tracklets.lengths)]).tolist()  # frames before each tracklet
@@ -136,14 +136,14 @@ def extract(
         write_json(stored.folder / "features.json", settings)
         for number, rows in stored.blocks():
             path = stored.path(number)
-            if not is_whole(path, (len(rows), net.classifier.in_features)):
+            if not is_complete(path, (len(rows), net.classifier.in_features)):
                 replace_file(path, partial(_write, compute(rows)))
             progress(ends[rows.stop], ends[-1])
     return stored
 
 
-def describe(net: Net, card: Card, tracklets: Tracklets, fusion: Fusion, block: int) -> dict[str, Any]:
-    """All that decides the features, in values that JSON has."""
+def cache_settings(net: Net, card: Card, tracklets: Tracklets, fusion: Fusion, block: int) -> dict[str, Any]:
+    """Return everything that determines the features, as JSON values."""
     weights = hashlib.sha256()
     for name, tensor in sorted(net.state_dict().items()):
         weights.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -161,7 +161,7 @@ def describe(net: Net, card: Card, tracklets: Tracklets, fusion: Fusion, block: 
         "normalisation": None if normalisation is None else [list(normalisation.mean), list(normalisation.std)],
         "fusion": fusion,
         "block": block,
-    } | ({"enlarge": more} if more else {})  # so that features of frames that are not enlarged keep their key
+    } | ({"enlarge": more} if more else {})  # only if set, so that older keys stay valid
 
 
 def _write(content: bytes, file: IO[bytes]) -> int:
@@ -169,7 +169,7 @@ def _write(content: bytes, file: IO[bytes]) -> int:
 
 
 def read_block(path: Path) -> NDArray[np.float32]:
-    """The features of one file."""
+    """Read the features of one file."""
     try:
         features: NDArray[np.float32] = safetensors.numpy.load(path.read_bytes())["features"]
     except OSError as error:
@@ -179,13 +179,13 @@ def read_block(path: Path) -> NDArray[np.float32]:
     return features
 
 
-def is_whole(path: Path, shape: tuple[int, int]) -> bool:
-    """Whether a block is there and what it should be; a damaged one is computed again."""
+def is_complete(path: Path, shape: tuple[int, int]) -> bool:
+    """Return whether a block exists and has the expected shape and type."""
     if not path.is_file():
         return False
     try:
         with safetensors.safe_open(path, framework="np") as file:
-            found = file.get_slice("features")
-            return tuple(found.get_shape()) == shape and found.get_dtype() == "F32"
+            features = file.get_slice("features")
+            return tuple(features.get_shape()) == shape and features.get_dtype() == "F32"
     except (OSError, safetensors.SafetensorError):
         return False

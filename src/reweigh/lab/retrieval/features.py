@@ -1,11 +1,10 @@
-"""One feature for each video: the net's penultimate layer on every frame, fused over the frames, at unit length.
+"""Compute one feature per video: the net's penultimate layer on each frame, fused over frames, with unit length.
 
-    mean          average over frames (the paper's)
-    max           the largest of every number over frames (MARS's reference program's)
-    confidence    average weighted by the largest softmax probability of each frame
+    mean          mean over frames (the paper's)
+    max           element-wise maximum over frames (MARS's reference program's)
+    confidence    mean weighted by the largest softmax probability of each frame
 
-Frames are not normalised before they are fused; the video's feature is L2-normalised after. So a frame on which the net
-says much counts more than one on which it says little, as in the paper.
+Only the fused feature is L2-normalised. A frame with larger activations therefore counts more, as in the paper.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ BATCH = 128
 
 
 class Frames(NamedTuple):
-    """What a net makes of B frames.
+    """Features of B frames.
 
     Attributes:
-        features: (B, F), its penultimate layer, before dropout, as float32.
+        features: (B, F) float32, the net's penultimate layer before dropout.
         confidence: (B,) float64, the largest softmax probability.
     """
 
@@ -53,14 +52,14 @@ def frame_features(
     workers: int = 0,
     device: torch.device | str = "cpu",
 ) -> Iterator[Frames]:
-    """The features of all frames in order, batch by batch; frames are brought to what the model was trained on.
+    """Yield the features of all frames in order, batch by batch, with the preprocessing of the model's training.
 
     Args:
         net: in evaluation mode, on `device`.
-        card: of the model: how large its inputs are and how they are normalised.
+        card: the model's card, with the size and normalisation of its inputs.
         files: the frames.
-        batch_size: frames decoded and computed together.
-        workers: processes that decode.
+        batch_size: frames per batch.
+        workers: processes that decode frames.
         device: where to compute.
     """
     loader = loader_of(card, files, workers, device)
@@ -72,17 +71,17 @@ def frame_features(
 
 
 def loader_of(card: Card, files: Files, workers: int = 0, device: torch.device | str = "cpu") -> Loader:
-    """Frames as the model's inputs, as evaluation in training saw them."""
-    nobody = np.zeros(len(files), dtype=np.int64)
-    if card.kind == "files":  # resized and cropped in the middle as in training, whose sizes are the loader's own
-        return Loader(files, nobody, normalisation=card.normalisation, workers=workers, device=device)
+    """Load frames with the preprocessing of evaluation during training."""
+    unknown = np.zeros(len(files), dtype=np.int64)
+    if card.kind == "files":  # the loader resizes and crops by default as in training
+        return Loader(files, unknown, normalisation=card.normalisation, workers=workers, device=device)
     if card.kind != "images":
-        raise DataError(f"the model reads {card.kind}, not images: it has no features of frames")
+        raise DataError(f"the model reads {card.kind}, not images, so it cannot be applied to frames")
     height, width = card.shape[1:]
     more = enlargement(card)
     return Loader(
         Enlarged(files, (height, width), more),
-        nobody,
+        unknown,
         normalisation=card.normalisation,
         resize=(height + more, width + more),
         crop=(height, width),
@@ -92,7 +91,7 @@ def loader_of(card: Card, files: Files, workers: int = 0, device: torch.device |
 
 
 def enlargement(card: Card) -> int:
-    """Pixels by which images in memory were enlarged in training before they were cropped, in evaluation as well."""
+    """Return the pixels by which training, and its evaluation, enlarged images in memory before cropping."""
     if card.run is None or card.kind != "images":
         return 0
     return AUGMENTATIONS[card.run.augment].enlarge
@@ -100,12 +99,12 @@ def enlargement(card: Card) -> int:
 
 @dataclass(frozen=True)
 class Enlarged:
-    """Files as images in memory are: brought to a size first and enlarged after, which is less sharp than at once.
+    """Image files that are resized in two steps, like images in memory; one step would be sharper.
 
     Args:
         files: the images.
-        size: (height, width) they are brought to.
-        more: pixels by which both grow then.
+        size: (height, width) of the first step.
+        more: pixels that the second step adds to both.
     """
 
     files: Files
@@ -120,14 +119,14 @@ class Enlarged:
         return canvas(image[np.newaxis], Augmentation(enlarge=self.more))[0].permute(1, 2, 0).numpy()
 
 
-class Fused:
-    """Tracklets being fused, frame by frame: memory is one feature for each, however long they are.
+class FeatureFusion:
+    """Fuses the features of frames into those of tracklets; memory holds one feature per tracklet.
 
     Args:
         lengths: frames of each tracklet, 1 or more.
         fusion: see above.
 
-    >>> fused = Fused([2], "mean")
+    >>> fused = FeatureFusion([2], "mean")
     >>> fused.add(Frames(torch.tensor([[3.0, 0.0]]), torch.tensor([0.5])))
     >>> fused.add(Frames(torch.tensor([[3.0, 8.0]]), torch.tensor([0.5])))
     >>> fused.result()
@@ -143,7 +142,7 @@ class Fused:
         self.total: Tensor | None = None
 
     def add(self, frames: Frames) -> None:
-        """The next frames."""
+        """Add the next frames."""
         features = frames.features.double()
         owner = self.owner[self.seen : self.seen + len(features)].to(features.device)
         self.seen += len(features)
@@ -155,14 +154,12 @@ class Fused:
             return
         if self.fusion == "confidence":
             features = features * frames.confidence[:, None].to(features)
-        self.total.index_add_(
-            0, owner, features
-        )  # no need to divide by the frames or the weights: the length is 1 after
+        self.total.index_add_(0, owner, features)  # a sum is enough, since the result is normalised
 
     def result(self) -> NDArray[np.float32]:
-        """(tracklets, F), each at unit length; a zero vector stays."""
+        """Return (tracklets, F) with unit length; a zero vector stays zero."""
         if self.total is None or self.seen != len(self.owner):
-            raise ValueError(f"{self.seen} frames of {len(self.owner)} were added")
+            raise ValueError(f"only {self.seen} of {len(self.owner)} frames were added")
         unit: NDArray[np.float32] = torch.nn.functional.normalize(self.total, dim=1).float().cpu().numpy()
         return unit
 
@@ -179,37 +176,37 @@ def video_features(
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] = lambda frames: None,
 ) -> NDArray[np.float32]:
-    """(rows, F): the features of consecutive tracklets, frames read in one stream; `cache.extract` keeps them on disk.
+    """Return the (rows, F) features of consecutive tracklets; `extract_features` also caches them.
 
     Args:
         net: the model.
         card: its card.
         tracklets: the videos.
-        rows: which of them; None is all.
+        rows: rows of the tracklets; None for all.
         fusion: see above.
-        batch_size: frames computed together.
-        workers: processes that decode.
+        batch_size: frames per batch.
+        workers: processes that decode frames.
         device: where to compute.
         progress: called with the number of frames done.
 
     Raises:
-        DataError: a tracklet is empty or its frames are not known, or a frame cannot be read.
+        DataError: a tracklet is empty, its frames are unknown, or a frame cannot be read.
     """
     frames = check_frames(tracklets)
     rows = range(len(tracklets)) if rows is None else rows
-    fused = Fused(tracklets.lengths[rows.start : rows.stop].tolist(), fusion)
+    fused = FeatureFusion(tracklets.lengths[rows.start : rows.stop].tolist(), fusion)
     spans = [np.arange(tracklets.start[row], tracklets.stop[row]) for row in rows]
     files = frames.take(np.concatenate(spans))
-    for found in frame_features(net, card, files, batch_size=batch_size, workers=workers, device=device):
-        fused.add(found)
+    for batch in frame_features(net, card, files, batch_size=batch_size, workers=workers, device=device):
+        fused.add(batch)
         progress(fused.seen)
     return fused.result()
 
 
-def check_frames(tracklets: Tracklets, *, there: bool = False) -> Files:
-    """The frames of an index, if it knows them, no tracklet is empty, and (where asked for) all lie on the disk."""
+def check_frames(tracklets: Tracklets, *, on_disk: bool = False) -> Files:
+    """Return the frames; DataError if they are unknown, a tracklet is empty, or (with `on_disk`) files are missing."""
     if tracklets.frames is None:
-        raise DataError("the frames of this index are not known: info/*_name.txt is missing")
+        raise DataError("this index has no names of frames: info/*_name.txt is missing")
     if not len(tracklets):
         raise DataError("there are no tracklets to extract features of")
     empty = np.flatnonzero(tracklets.lengths < 1)
@@ -217,7 +214,7 @@ def check_frames(tracklets: Tracklets, *, there: bool = False) -> Files:
         raise DataError(
             f"tracklet {empty[0]} (person {tracklets.persons[empty[0]]}, camera {tracklets.cameras[empty[0]]}) is empty"
         )
-    if there:
+    if on_disk:
         files = tracklets.frames
         present = Listing(files.root)
         refuse_missing(files.root, [name for name in files.names if name not in present], len(files))

@@ -1,7 +1,7 @@
-"""From a trained model and tracklets to rankings and scores: all of retrieval in one call.
+"""Extract features, rank and score in one call.
 
-found = retrieve("runs/.../model", mars.scan("data/MARS"), cache="features")
-found.scores.mean_ap, found.scores.cmc[0]
+result = retrieve("runs/.../model", mars.scan("data/MARS"), cache="features")
+result.scores.mean_ap, result.scores.cmc[0]
 """
 
 from __future__ import annotations
@@ -18,10 +18,18 @@ from numpy.typing import NDArray
 from reweigh.errors import DataError
 from reweigh.lab.data.mars import Index, Tracklets
 from reweigh.lab.nets.cae import CAENet
-from reweigh.lab.retrieval.cache import extract
+from reweigh.lab.retrieval.cache import extract_features
 from reweigh.lab.retrieval.features import Fusion
-from reweigh.lab.retrieval.ranking import Ranking, rank, rank_distances
-from reweigh.lab.retrieval.scoring import Rule, Scores, gallery_rows, score, score_distances
+from reweigh.lab.retrieval.ranking import (
+    Ranking,
+    Rule,
+    Scores,
+    gallery_rows,
+    rank,
+    rank_distances,
+    score,
+    score_distances,
+)
 from reweigh.lab.retrieval.snippets import extract_snippets, tracklet_distances
 from reweigh.lab.train.model import load_model
 
@@ -29,17 +37,17 @@ Comparison: TypeAlias = "Fusion | Literal['snippets']"
 
 
 @dataclass(frozen=True, eq=False)
-class Retrieved:
-    """What was asked, and what was found.
+class RetrievalResult:
+    """Queries, gallery, rankings and scores.
 
     Attributes:
-        test: all tracklets that were searched or searched for.
+        test: the tracklets of queries and gallery.
         queries: (Q,) rows of `test`.
         gallery: (G,) rows of `test`.
-        ranking: the nearest items of every query, as rows of `gallery`.
+        ranking: the most similar items of each query, as rows of `gallery`.
         scores: of all queries.
-        measure: what a ranking's number is, in words.
-        features: (tracklets, F) of all of `test`; None where snippets were compared.
+        measure: name of the values in `ranking.similarity`.
+        features: (tracklets, F) of all of `test`; None if snippets were compared.
     """
 
     test: Tracklets
@@ -63,18 +71,17 @@ def retrieve(
     workers: int = 0,
     device: str | torch.device = "cpu",
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Retrieved:
-    """Extract features, rank the gallery for every query, and score.
+) -> RetrievalResult:
+    """Extract features, rank the gallery for each query, and score the rankings.
 
     Args:
-        model: the folder of a model.
+        model: directory of a model.
         index: tracklets and queries.
-        fusion: how the frames of a tracklet become its feature; "snippets" compares tracklets as CAE does, and needs
-            its net.
+        fusion: how the features of frames are fused; "snippets" compares tracklets as CAE does, and requires its net.
         rule: "official" or "python".
-        cache: a folder for features: what is there is not computed again.
-        which: the final model, or the best where it was kept.
-        top: items of every ranking.
+        cache: directory of cached features.
+        which: the final model, or the best if it was kept.
+        top: items per ranking.
         workers: processes that decode frames.
         device: where to compute.
         progress: called with (frames done, frames).
@@ -87,20 +94,19 @@ def retrieve(
     gallery = gallery_rows(test.persons, queries, rule)
     if not len(gallery):
         raise DataError(
-            f"all {len(test)} tracklets that are searched are queries or junk, which rule 'python' leaves out of the "
-            "gallery: nothing is left to find; take the official rule (--rule official), or more tracklets of a person "
-            "before a camera"
+            f"the gallery is empty under rule 'python', since all {len(test)} tracklets are queries or junk; use the "
+            "official rule (--rule official)"
         )
-    asked, shown = ((test.persons[rows], test.cameras[rows]) for rows in (queries, gallery))
+    query_ids, gallery_ids = ((test.persons[rows], test.cameras[rows]) for rows in (queries, gallery))
     if fusion == "snippets":
         if not isinstance(net, CAENet):
-            raise DataError(f"{model}: snippets are compared by CAE's net, such as cae-resnet50, not by {card.net}")
+            raise DataError(f"{model}: fusion 'snippets' requires a net of CAE, such as cae-resnet50, not {card.net}")
         tracklets = extract_snippets(net, card, test, cache, workers=workers, device=device, progress=progress)
-        near = tracklet_distances(net, [tracklets[i] for i in queries], [tracklets[i] for i in gallery])
-        ranking = rank_distances(near, *asked, *shown, top=top, device=device)
-        scores = score_distances(near, *asked, *shown, rule, device=device)
-        return Retrieved(test, queries, gallery, ranking, scores, "negated distance")
-    features = extract(net, card, test, cache, fusion, workers=workers, device=device, progress=progress).all()
-    ranking = rank(features[queries], *asked, features[gallery], *shown, top=top, device=device)
-    scores = score(features[queries], *asked, features[gallery], *shown, rule, device=device)
-    return Retrieved(test, queries, gallery, ranking, scores, features=features)
+        distances = tracklet_distances(net, [tracklets[i] for i in queries], [tracklets[i] for i in gallery])
+        ranking = rank_distances(distances, *query_ids, *gallery_ids, top=top, device=device)
+        scores = score_distances(distances, *query_ids, *gallery_ids, rule, device=device)
+        return RetrievalResult(test, queries, gallery, ranking, scores, "negated distance")
+    features = extract_features(net, card, test, cache, fusion, workers=workers, device=device, progress=progress).all()
+    ranking = rank(features[queries], *query_ids, features[gallery], *gallery_ids, top=top, device=device)
+    scores = score(features[queries], *query_ids, features[gallery], *gallery_ids, rule, device=device)
+    return RetrievalResult(test, queries, gallery, ranking, scores, features=features)

@@ -269,7 +269,7 @@ def add_frame_noise(expression: Expression, run: Run, part: Part, dataset: Datas
         raise ValueError("validation_labels is 'clean', but backgrounds show nobody; expected 'noisy'")
     kind = f"{expression.name}(rate={rate:g})"
     corruption = measure(found.part.labels, found.clean, dataset.num_classes, kind, rate, seed)
-    return found.part, replace(corruption, measured=float(found.wrong.mean()))
+    return found.part, replace(corruption, measured=float(found.is_noisy.mean()))
 
 
 def normalisation(run: Run, part: Part) -> Normalisation | None:

@@ -1,39 +1,118 @@
-"""A correction on disk, beside the data and never in their place.
+"""Apply decisions to labels, write the result to a new folder, and train on it. The data stay untouched.
 
 corrected/
-  labels-0123456789ab.npy   the labels of all examples that stay, in their order
-  kept-0123456789ab.npy     1 for every row of the data set's training part that stays, 0 for the others; not there
-                            where all of them do
-  changes.csv               the log: index, source, before, after, why
-  correction.json           what it was made from, and how to train on it
+  labels-0123456789ab.npy   labels of the examples that are kept, in their order
+  kept-0123456789ab.npy     1 for each row of the data set's training part that is kept, else 0; absent if all are
+  changes.csv               log of all changes: index, source, before, after, why
+  correction.json           what the correction was made from, and how to train on it
 
-The names hold the beginning of each file's sha256, so a run on them can't be taken for a run on other labels.
+File names contain the beginning of the file's sha256, so runs on different labels never have the same name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reweigh.lab.procedures.journal import Journal, RunOne, final_and_best
 from reweigh.lab.procedures.label_correction import check_correctable, relabelled
+from reweigh.lab.record import read_header, read_result
 from reweigh.lab.record.files import make_folder, read_json, replace_file, write_json
+from reweigh.lab.run import execute
 from reweigh.lab.run.material import Material
 from reweigh.lab.spec import Expression, Run, parse
-from reweigh.lab.suspects.correct import Corrected, log_csv
+from reweigh.lab.suspects.decisions import Decision
 from reweigh.noise.arrays import array_bytes, file_hash
 
 FORMAT = 1
 FILE, LOG = "correction.json", "changes.csv"
+LOG_COLUMNS = ("index", "source", "before", "after", "why")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One line of the log; `after` is None for a dropped example."""
+
+    index: int
+    before: int
+    after: int | None
+    why: str
+
+
+class Corrected(NamedTuple):
+    """Labels after decisions were applied.
+
+    Attributes:
+        labels: (N,) int64, including dropped examples.
+        keep: (N,) bool, False for dropped examples.
+        changes: one for each example that was relabelled or dropped, by index.
+    """
+
+    labels: NDArray[np.int64]
+    keep: NDArray[np.bool_]
+    changes: tuple[Change, ...]
+
+
+def apply_decisions(labels: NDArray[np.int64], decisions: Iterable[Decision]) -> Corrected:
+    """Apply decisions to a copy of the labels that they were made for.
+
+    A fix to the label that an example already has is not logged.
+
+    >>> corrected = apply_decisions(np.array([0, 1, 1]), [Decision(2, 1, "fix", 0), Decision(0, 0, "drop", 0)])
+    >>> corrected.labels, corrected.keep
+    (array([0, 1, 0]), array([False,  True,  True]))
+    >>> [change.after for change in corrected.changes]
+    [None, 0]
+    """
+    corrected, keep = labels.astype(np.int64), np.ones(len(labels), dtype=np.bool_)
+    seen: set[int] = set()
+    changes = []
+    for each in sorted(decisions, key=lambda decision: decision.index):
+        if not 0 <= each.index < len(labels):
+            raise ValueError(f"decisions: index {each.index} is out of range for {len(labels)} labels")
+        if each.index in seen:
+            raise ValueError(f"decisions: index {each.index} occurs twice")
+        seen.add(each.index)
+        before = int(labels[each.index])
+        if each.given != before:
+            raise ValueError(f"decisions: example {each.index} has the label {before}, not {each.given}")
+        if each.kind == "drop":
+            keep[each.index] = False
+            changes.append(Change(each.index, before, None, each.why))
+        elif each.kind == "fix" and each.label != before:
+            corrected[each.index] = each.label
+            changes.append(Change(each.index, before, each.label, each.why))
+    if not keep.any():
+        raise ValueError(f"decisions: all {len(labels)} examples are dropped; keep at least one")
+    return Corrected(corrected, keep, tuple(changes))
+
+
+def log_csv(changes: Iterable[Change], sources: Sequence[str], class_names: Sequence[str]) -> str:
+    """Format the log as CSV; `after` is empty for a dropped example.
+
+    >>> print(log_csv([Change(1, 0, None, "decided by hand")], ["a.png", "b.png"], ["cat", "dog"]), end="")
+    index,source,before,after,why
+    1,"b.png","cat","","decided by hand"
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    text.write(",".join(LOG_COLUMNS) + "\n")
+    for change in changes:
+        after = "" if change.after is None else class_names[change.after]
+        writer.writerow([change.index, sources[change.index], class_names[change.before], after, change.why])
+    return text.getvalue()
 
 
 @dataclass(frozen=True)
 class Correction:
-    """Where a correction lies and what it holds; `kept` is None where no list of examples is needed."""
+    """A folder of corrected labels and its files; `kept` is None if no list of examples is needed."""
 
     folder: Path
     labels: str
@@ -44,7 +123,7 @@ class Correction:
     dropped: int
 
     def corrected(self, run: Run) -> Run:
-        """The run on the corrected labels, with nothing else changed; it refuses other data."""
+        """Return the same run on the corrected labels; gathering its data fails if they have changed."""
         again = relabelled(run, (self.folder / self.labels).as_posix())
         if self.kept is not None:
             kept = str(Expression("kept", ((self.folder / self.kept).as_posix(),)))
@@ -52,7 +131,7 @@ class Correction:
         return replace(again, data_hash=run.data_hash or self.data_hash[:12])
 
     def to_mapping(self) -> dict[str, Any]:
-        """The content of correction.json, but for what it was made from."""
+        """Return the content of correction.json except its origin."""
         return {"format": FORMAT} | {name: value for name, value in vars(self).items() if name != "folder"}
 
 
@@ -65,20 +144,20 @@ def write_correction(
     sources: Sequence[str],
     made_from: str,
 ) -> Correction:
-    """Write corrected labels into a folder of their own.
+    """Write corrected labels to a new folder.
 
     Args:
-        folder: a new one, or one that holds the same correction, whole or as far as a break left it.
-        corrected: of `material.train.labels`; every class that has examples there must keep one.
-        run, material: whose training part it is.
-        sources: a name for every example of it.
+        folder: a new folder, or one that holds the same correction, complete or interrupted.
+        corrected: of `material.train.labels`; each class with examples must keep at least one.
+        run, material: the run and its data.
+        sources: a name for each training example.
         made_from: the file of suspects or decisions, for the record.
     """
     check_correctable(run)
     _check_classes(corrected, material)
     labels = array_bytes(corrected.labels[corrected.keep])
-    listed = not corrected.keep.all() or draws_examples(run)
-    kept = array_bytes(_mask(corrected.keep, material)) if listed else None
+    needs_list = not corrected.keep.all() or draws_examples(run)
+    kept = array_bytes(_mask(corrected.keep, material)) if needs_list else None
     dropped = int((~corrected.keep).sum())
     correction = Correction(
         folder=folder,
@@ -89,7 +168,7 @@ def write_correction(
         fixed=len(corrected.changes) - dropped,
         dropped=dropped,
     )
-    correction.corrected(run)  # a folder that no run can name is refused before it is there
+    correction.corrected(run)  # raises before anything is written if the path is too long for a run
     _check_folder(correction)
     make_folder(folder)
     log = log_csv(corrected.changes, sources, material.dataset.class_names).encode()
@@ -101,7 +180,7 @@ def write_correction(
 
 
 def draws_examples(run: Run) -> bool:
-    """Whether the run's seed chooses its examples: with another seed, labels would fall on others.
+    """Return whether the run's seed decides which examples it has, so that labels belong to one seed only.
 
     >>> run = Run(data="digits", net="linear", weighting="CCE", imbalance="long_tail(10)")
     >>> draws_examples(run), draws_examples(replace(run, imbalance="kept('kept.npy')"))
@@ -110,8 +189,44 @@ def draws_examples(run: Run) -> bool:
     return run.imbalance is not None and parse(run.imbalance).name != "kept"
 
 
+def retrain(run: Run, root: Path, correction: Correction, *, run_one: RunOne = execute) -> Path:
+    """Train the run on the given and on the corrected labels; finished runs are reused.
+
+    The second run has the same settings and seed, so that only the labels and the dropped examples differ.
+
+    Args:
+        run: the run on the given labels.
+        root: directory containing runs.
+        correction: of its training labels.
+        run_one: executes a run; (run, root) -> folder.
+
+    Returns:
+        the procedure's folder. Its result has, for `before` and `after`, final and best accuracy, the hold-out that
+        they refer to, the number of training examples, and their share of wrong labels (None where the truth is not
+        known).
+    """
+    settings = {"labels": correction.labels, "kept": correction.kept}
+    journal = Journal("correction", run, root, settings, run_one)
+    if journal.is_done:
+        return journal.folder
+    before = journal.run("before", run)
+    after = journal.run("after", correction.corrected(run))
+    return journal.finish({"before": _summary(before), "after": _summary(after)})
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    header = read_header(folder)
+    noise = header.details.get("noise")
+    return {
+        **final_and_best(folder),
+        "holdout": (read_result(folder) or {}).get("holdout"),
+        "examples": header.examples,
+        "wrong_labels": None if noise is None else noise["measured"],
+    }
+
+
 def _mask(keep: NDArray[np.bool_], material: Material) -> NDArray[np.uint8]:
-    """Which rows of the whole training part stay, of which the run may have taken only some."""
+    """Return 1 for each row of the data set's training part that is kept; the run may use only some of them."""
     mask = np.zeros(len(material.dataset.train), dtype=np.uint8)
     mask[np.arange(len(mask)) if material.rows is None else material.rows] = keep
     return mask
@@ -123,21 +238,19 @@ def _check_classes(corrected: Corrected, material: Material) -> None:
     after = np.bincount(corrected.labels[corrected.keep], minlength=len(names))
     for name, had, has in zip(names, before.tolist(), after.tolist(), strict=True):
         if had and not has:
-            raise ValueError(
-                f"the correction leaves no example of class {name!r}, which has {had}; one must stay at least"
-            )
+            raise ValueError(f"the correction leaves none of the {had} examples of class {name!r}; keep at least one")
 
 
 def _check_folder(correction: Correction) -> None:
     path, folder = correction.folder / FILE, correction.folder
-    there = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
-    # Labels are written first, under their own hash, so where these lie it is this correction that was cut short.
-    begun = correction.labels in there and there <= {correction.labels, correction.kept, LOG}
+    files = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    # The labels are written first, under their own hash, so a folder with them is this correction, interrupted.
+    interrupted = correction.labels in files and files <= {correction.labels, correction.kept, LOG}
     if path.exists():
-        told = read_json(path)
-        if any(told.get(name) != value for name, value in correction.to_mapping().items()):
-            raise ValueError(f"{folder} holds another correction, which stays as it is; give another folder")
-    elif there and not begun:
+        written = read_json(path)
+        if any(written.get(name) != value for name, value in correction.to_mapping().items()):
+            raise ValueError(f"{folder} already holds another correction; give another folder")
+    elif files and not interrupted:
         raise ValueError(f"{folder} is not empty and holds no correction; give another folder")
 
 

@@ -1,11 +1,11 @@
-"""What somebody decided about suspects, as a CSV file that the page writes and people can edit.
+"""Decisions about suspects, as a CSV file that the page writes and people can edit.
 
-decisions.csv   one line per example that was looked at, UTF-8
+decisions.csv   one line per decision, UTF-8
 
 index           row in the training part, counted from 0
-given           the label it has
+given           the given label
 decision        keep, fix or drop
-label           the label it is to have; the given one for keep and drop
+label           the new label; the given one for keep and drop
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ Kind: TypeAlias = Literal["keep", "fix", "drop"]
 
 COLUMNS = ("index", "given", "decision", "label")
 KINDS: tuple[Kind, ...] = get_args(Kind)
-NAMED = 20  # classes that an error names at most
+MAX_NAMED = 20  # classes in an error message
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of one example.
+    """A decision about one example.
 
     Attributes:
         index: its row in the training part.
-        given: the class it has.
-        kind: "keep" leaves it as it is, "fix" gives it another class, "drop" leaves it out.
-        label: the class it is to have; the given one unless it is fixed.
-        why: where the decision comes from, for the log.
+        given: its class.
+        kind: "keep" changes nothing, "fix" changes the class, "drop" removes the example.
+        label: the new class; the given one unless it is fixed.
+        why: the reason, for the log.
     """
 
     index: int
@@ -53,40 +53,40 @@ class Decision:
     why: str = "decided by hand"
 
 
-def suggested(
+def accept_suggestions(
     suspects: Suspects, *, threshold: float | None = None, sure: float = 0.0, drop: bool = False
 ) -> tuple[Decision, ...]:
-    """The suggestions as decisions, the most suspicious first.
+    """Turn suspects into decisions that follow the suggestions, most suspicious first.
+
+    A suspect whose suggested label is the given one can only be dropped.
 
     Args:
         suspects: the list.
-        threshold: take every score of at least this; by default what is called an issue.
-        sure: of these, only where the model gives the suggested label at least this probability.
-        drop: leave the suspects out instead of relabelling them.
-
-    A suspect whose suggested label is the given one can only be dropped.
+        threshold: accept scores of at least this; by default the issues.
+        sure: of these, accept suggested labels with at least this probability.
+        drop: drop the suspects instead of relabelling them.
     """
     for name, value in (("threshold", threshold), ("sure", sure)):
         if value is not None and not 0 <= value <= 1:
             raise ValueError(f"{name} is {value}; expected a number from 0 to 1")
-    taken = suspects.issue if threshold is None else suspects.score >= threshold
-    taken = taken & (suspects.p_suggested >= sure)
+    accepted = suspects.issue if threshold is None else suspects.score >= threshold
+    accepted = accepted & (suspects.p_suggested >= sure)
     order = suspects.ranked()
-    found = []
-    for i in order[taken[order]].tolist():
+    decisions = []
+    for i in order[accepted[order]].tolist():
         index, given, label = int(suspects.index[i]), int(suspects.given[i]), int(suspects.suggested[i])
-        why = f"suspect with score {suspects.score[i]:.4g}: {suspects.method}"
+        why = f"suspect with score {suspects.score[i]:.4g}: {suspects.description}"
         if drop:
-            found.append(Decision(index, given, "drop", given, why))
+            decisions.append(Decision(index, given, "drop", given, why))
         elif label != given:
-            found.append(Decision(index, given, "fix", label, why))
-    return tuple(found)
+            decisions.append(Decision(index, given, "fix", label, why))
+    return tuple(decisions)
 
 
 def read_decisions(
     path: str | os.PathLike[str], labels: NDArray[np.int64], class_names: Sequence[str]
 ) -> tuple[Decision, ...]:
-    """The decisions in a file, in its order, checked against the data that they are about.
+    """Read the decisions of a file, in its order, and check them against the data.
 
     Args:
         path: the file.
@@ -94,37 +94,36 @@ def read_decisions(
         class_names: class id -> name.
 
     Raises:
-        DataError: a column is missing, a decision or class is not known, an index is out of range or there twice, or
-            the given label is not what the data say; with the line.
+        DataError: a column is missing, a decision or class is unknown, an index is out of range or occurs twice, or
+            the given label differs from the data's; the message names the line.
     """
     table = read(Path(path))
     require_columns(table, *COLUMNS)
     known = {name: k for k, name in enumerate(class_names)}
-    rows = zip(*(table.texts(column) for column in COLUMNS), strict=True)  # a class may be called nothing
-    found, seen = list[Decision](), dict[int, str]()
-    for row, (word, given, kind, label) in enumerate(rows):
-        index = _index(table, row, word, len(labels))
+    rows = zip(*(table.texts(column) for column in COLUMNS), strict=True)  # a class name may be empty
+    decisions, seen = list[Decision](), dict[int, str]()
+    for row, (number, given, kind, label) in enumerate(rows):
+        index = _index(table, row, number, len(labels))
         if index in seen:
-            _refuse(table, row, f"index {index} is decided on already, on {seen[index]}")
+            _refuse(table, row, f"index {index} already occurs on {seen[index]}")
         seen[index] = table.place(row)
-        there = class_names[labels[index]]
-        if given != there:
-            _refuse(table, row, f"given is {given!r:.60}, but example {index} has the label {there!r:.60}")
+        actual = class_names[labels[index]]
+        if given != actual:
+            _refuse(table, row, f"given is {given!r:.60}, but example {index} has the label {actual!r:.60}")
         if kind not in KINDS:
             _refuse(table, row, f"decision is {kind!r:.60}; expected {', '.join(KINDS)}")
         if label not in known:
-            allowed = _allowed(label, class_names)
-            _refuse(table, row, f"label is {label!r:.60}, which is none of the {len(known)} classes{allowed}")
+            _refuse(table, row, f"label is {label!r:.60}; {_allowed(label, class_names)}")
         if kind != "fix" and label != given:
-            _refuse(table, row, f"label is {label!r:.60} with {kind}, which leaves the label {given!r:.60} alone")
-        found.append(Decision(index, known[given], cast(Kind, kind), known[label]))
-    return tuple(found)
+            _refuse(table, row, f"label is {label!r:.60}, but {kind} requires the given label, {given!r:.60}")
+        decisions.append(Decision(index, known[given], cast(Kind, kind), known[label]))
+    return tuple(decisions)
 
 
-def to_csv(decisions: Iterable[Decision], class_names: Sequence[str]) -> str:
-    """The file's content, by index.
+def decisions_to_csv(decisions: Iterable[Decision], class_names: Sequence[str]) -> str:
+    """Format decisions as the content of decisions.csv, by index.
 
-    >>> print(to_csv([Decision(7, 0, "fix", 1), Decision(3, 1, "drop", 1)], ["cat", "dog"]), end="")
+    >>> print(decisions_to_csv([Decision(7, 0, "fix", 1), Decision(3, 1, "drop", 1)], ["cat", "dog"]), end="")
     index,given,decision,label
     3,"dog","drop","dog"
     7,"cat","fix","dog"
@@ -138,25 +137,25 @@ def to_csv(decisions: Iterable[Decision], class_names: Sequence[str]) -> str:
 
 
 def write_decisions(path: str | os.PathLike[str], decisions: Iterable[Decision], class_names: Sequence[str]) -> None:
-    """Write `path` anew, as a whole or not at all; its folder is made where it is missing."""
-    path, content = Path(path), to_csv(decisions, class_names).encode()
+    """Write decisions.csv atomically; its folder is created if needed."""
+    path, content = Path(path), decisions_to_csv(decisions, class_names).encode()
     make_folder(path.parent)
     replace_file(path, lambda file: file.write(content))
 
 
-def _index(table: Table, row: int, word: str, count: int) -> int:
-    if not (word.isascii() and word.isdigit() and len(word) < 19 and int(word) < count):
-        _refuse(table, row, f"index is {word!r:.60}; expected 0 to {count - 1}")
-    return int(word)
+def _index(table: Table, row: int, text: str, count: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) < count):
+        _refuse(table, row, f"index is {text!r:.60}; expected 0 to {count - 1}")
+    return int(text)
 
 
 def _allowed(label: str, class_names: Sequence[str]) -> str:
-    """The nearest class if one is near, else the first ones."""
-    if near := get_close_matches(label, class_names, n=1):
-        return f"; did you mean {near[0]!r:.60}?"
-    more = f" and {len(class_names) - NAMED} more" if len(class_names) > NAMED else ""
-    return f": {', '.join(f'{name!r:.60}' for name in class_names[:NAMED])}{more}"
+    """Name the closest class if there is one, else the first classes."""
+    if close := get_close_matches(label, class_names, n=1):
+        return f"did you mean {close[0]!r:.60}?"
+    more = f" and {len(class_names) - MAX_NAMED} more" if len(class_names) > MAX_NAMED else ""
+    return f"expected one of {', '.join(f'{name!r:.60}' for name in class_names[:MAX_NAMED])}{more}"
 
 
-def _refuse(table: Table, row: int, what: str) -> NoReturn:
-    raise DataError(f"{table.path}: {table.place(row)}: {what}")
+def _refuse(table: Table, row: int, problem: str) -> NoReturn:
+    raise DataError(f"{table.path}: {table.place(row)}: {problem}")

@@ -1,15 +1,15 @@
-"""The list of suspects: every training example with its labels and score, as arrays and as a CSV file.
+"""The list of suspects as a CSV file.
 
-suspects.csv    one line per training example, the most suspicious first, UTF-8, texts in quotes
+suspects.csv    one line per training example, most suspicious first, UTF-8, strings in quotes
 
 index           row in the training part, counted from 0
-source          what it is: a file, the line in a table and the beginning of a text, or the row as a word
-given           the label it has
-suggested       the label it should perhaps have; the same where the model agrees
+source          a file, the line of a table and the beginning of its text, or the row as a string
+given           the given label
+suggested       the label that the model suggests; the given one where it agrees
 score           in [0, 1], higher is more suspicious
-issue           true where the label is called wrong, else false
-p_given, p_suggested   the model's probability of either
-how             how the score was found
+issue           true if the label is classified as wrong, else false
+p_given, p_suggested   the model's probability of each label
+how             how the score was computed
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from reweigh.labels.suspects import Suspects
 COLUMNS = ("index", "source", "given", "suggested", "score", "issue", "p_given", "p_suggested", "how")
 
 
-def to_csv(suspects: Suspects) -> str:
-    """The file's content; numbers are written so that reading gives back the same bits."""
+def suspects_to_csv(suspects: Suspects) -> str:
+    """Format suspects as the content of suspects.csv; numbers keep all their digits."""
     text = io.StringIO(newline="")
-    # Texts are quoted all: older versions of the csv module leave a lone carriage return bare otherwise.
+    # All strings are quoted: older versions of the csv module do not quote a lone carriage return.
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     text.write(",".join(COLUMNS) + "\n")
     names = suspects.class_names
@@ -49,55 +49,55 @@ def to_csv(suspects: Suspects) -> str:
                 "true" if suspects.issue[i] else "false",
                 float(suspects.p_given[i]),
                 float(suspects.p_suggested[i]),
-                suspects.method,
+                suspects.description,
             ]
         )
     return text.getvalue()
 
 
 def write_csv(path: str | os.PathLike[str], suspects: Suspects) -> None:
-    """Write `path` anew, as a whole or not at all; its folder is made where it is missing."""
-    path, content = Path(path), to_csv(suspects).encode()
+    """Write suspects.csv atomically; its folder is created if needed."""
+    path, content = Path(path), suspects_to_csv(suspects).encode()
     make_folder(path.parent)
     replace_file(path, lambda file: file.write(content))
 
 
 def read_csv(path: str | os.PathLike[str], class_names: Sequence[str] | None = None) -> Suspects:
-    """The suspects in a file, in its order; rows may have been left out or sorted in another way.
+    """Read the suspects of a file, in its order; rows may be missing or sorted differently.
 
     Args:
         path: the file.
-        class_names: class id -> name; without them ids count the names in the file, sorted.
+        class_names: class id -> name; by default the names in the file, sorted.
 
     Raises:
-        DataError: a column is missing, a number is none, a class is not known, or a row is there twice; with its line.
+        DataError: a column is missing, a value or class is invalid, or a row occurs twice; the message names the line.
     """
     table = read(Path(path))
     require_columns(table, *COLUMNS)
-    given, suggested = table.texts("given"), table.texts("suggested")  # a class may be called nothing
+    given, suggested = table.texts("given"), table.texts("suggested")  # a class name may be empty
     names = tuple(class_names) if class_names is not None else tuple(sorted({*given, *suggested}))
     return Suspects(
         index=_rows(table),
         given=_ids(table, "given", given, names),
         suggested=_ids(table, "suggested", suggested, names),
-        score=_shares(table, "score"),
-        issue=_truths(table, "issue"),
-        p_given=_shares(table, "p_given"),
-        p_suggested=_shares(table, "p_suggested"),
+        score=_fractions(table, "score"),
+        issue=_booleans(table, "issue"),
+        p_given=_fractions(table, "p_given"),
+        p_suggested=_fractions(table, "p_suggested"),
         class_names=names,
         sources=tuple(table.strings("source")),
-        method=table.strings("how")[0],
+        description=table.strings("how")[0],
         noise=None,
     )
 
 
 def _rows(table: Table) -> NDArray[np.int64]:
     numbers = table.numbers("index")
-    _refuse(table, "index", "a whole number, 0 or more", (numbers < 0) | (numbers != np.floor(numbers)), numbers)
+    _refuse(table, "index", "an integer, 0 or more", (numbers < 0) | (numbers != np.floor(numbers)), numbers)
     index = numbers.astype(np.int64)
     repeated = np.ones(len(index), bool)
     repeated[np.unique(index, return_index=True)[1]] = False
-    _refuse(table, "index", "every row once", repeated, index)
+    _refuse(table, "index", "unique", repeated, index)
     return index
 
 
@@ -108,13 +108,13 @@ def _ids(table: Table, column: str, values: list[str], names: tuple[str, ...]) -
     return ids
 
 
-def _shares(table: Table, column: str) -> NDArray[np.float64]:
+def _fractions(table: Table, column: str) -> NDArray[np.float64]:
     values = table.numbers(column)
     _refuse(table, column, "a number from 0 to 1", (values < 0) | (values > 1), values)
     return values
 
 
-def _truths(table: Table, column: str) -> NDArray[np.bool_]:
+def _booleans(table: Table, column: str) -> NDArray[np.bool_]:
     values = [value.lower() for value in table.strings(column)]
     _refuse(table, column, "true or false", np.array([v not in ("true", "false") for v in values]), values)
     return np.array([value == "true" for value in values])

@@ -1,4 +1,4 @@
-"""Suspects of real runs: from one, out of fold, with threshold samples; on tables, texts and images."""
+"""Suspects of real runs: one run, out of fold, and threshold samples; tables, texts and images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reweigh.lab.run import Interrupted, Update, execute
 from reweigh.lab.run.material import gather
 from reweigh.lab.spec import Run
 from reweigh.lab.suspects import default_run, suspects_of
-from reweigh.lab.suspects.evidence import out_of_fold
+from reweigh.lab.suspects.detect import out_of_fold
 from reweigh.metrics import auroc
 
 NOISY = {"noise": "symmetric", "rate": 0.3, "iterations": 150, "evaluate_every": 15, "device": "cpu"}
@@ -32,20 +32,20 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return execute(default_run("digits", NOISY), tmp_path_factory.mktemp("runs"))
 
 
-def area(found: Any) -> float:
-    return auroc(torch.from_numpy(found.suspects.score), torch.from_numpy(found.suspects.given != found.clean))
+def area(result: Any) -> float:
+    return auroc(torch.from_numpy(result.suspects.score), torch.from_numpy(result.suspects.given != result.clean))
 
 
 @pytest.mark.parametrize("method", ["auto", "final-p", "mean-p", "duel", "aum", "mixture"])
-def test_one_run_tells(finished: Path, method: Any) -> None:
-    found = suspects_of(finished, method=method, bootstrap=10)
-    assert len(found.suspects) == 1200
-    assert area(found) > 0.93
-    assert found.suspects.method.endswith(f"run {finished.name[-12:]}")
-    assert found.suspects.class_names == tuple("0123456789")
+def test_one_run(finished: Path, method: Any) -> None:
+    result = suspects_of(finished, method=method, bootstrap=10)
+    assert len(result.suspects) == 1200
+    assert area(result) > 0.93
+    assert result.suspects.description.endswith(f"run {finished.name[-12:]}")
+    assert result.suspects.class_names == tuple("0123456789")
 
 
-def test_data_that_changed_since_are_refused(tmp_path: Path) -> None:
+def test_changed_data_are_refused(tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     lines = [f"{k % 7},{k % 3},{'ab'[k % 2]}" for k in range(60)]
     table.write_text("\n".join(["x,y,label", *lines]))
@@ -57,7 +57,7 @@ def test_data_that_changed_since_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"folds": 2}, {"threshold_samples": True}])
-def test_more_runs_on_data_that_changed_since_are_refused(tmp_path: Path, how: dict[str, Any]) -> None:
+def test_more_runs_on_changed_data_are_refused(tmp_path: Path, how: dict[str, Any]) -> None:
     table = tmp_path / "mine.csv"
     lines = [f"{k % 7},{k % 3},{'ab'[k % 2]}" for k in range(60)]
     table.write_text("\n".join(["x,y,label", *lines]))
@@ -65,12 +65,12 @@ def test_more_runs_on_data_that_changed_since_are_refused(tmp_path: Path, how: d
     folder = execute(run, tmp_path)
     assert len(suspects_of(folder, bootstrap=2, **how).suspects) > 0
     table.write_text("\n".join(["x,y,label", *lines[1:], lines[0]]))
-    shutil.rmtree(folder)  # as told, and trained again
+    shutil.rmtree(folder)  # as the message says
     with pytest.raises(DataError, match=r"mine.csv has .* now: it has changed since"):
         suspects_of(execute(run, tmp_path), bootstrap=2, **how)
 
 
-def test_labels_that_changed_since_are_refused(tmp_path: Path) -> None:
+def test_changed_labels_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "labels.npy"
     labels = gather(default_run("digits", {})).train.labels
     np.save(file, labels)
@@ -82,7 +82,7 @@ def test_labels_that_changed_since_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["p.f16", "margins.bin"])
-def test_records_that_were_cut_short_are_refused(finished: Path, tmp_path: Path, name: str) -> None:
+def test_truncated_records_are_refused(finished: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / finished.name
     shutil.copytree(finished, folder)
     content = (folder / name).read_bytes()
@@ -90,14 +90,12 @@ def test_records_that_were_cut_short_are_refused(finished: Path, tmp_path: Path,
     with pytest.raises(DataError, match=rf"{name}: holds 2 records, expected 10; there is none of iteration 45"):
         suspects_of(folder, bootstrap=2)
     (folder / name).write_bytes(content[:100] + b"\xff" * 100 + content[200:])
-    with pytest.raises(DataError, match=rf"{name}: holds what is no number: the file is damaged"):
+    with pytest.raises(DataError, match=rf"{name}: contains values that are not finite; the file is damaged"):
         suspects_of(folder, bootstrap=2)
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_records_of_threshold_samples_that_were_cut_short_are_refused(
-    finished: Path, tmp_path: Path, number: int
-) -> None:
+def test_truncated_records_of_threshold_samples_are_refused(finished: Path, tmp_path: Path, number: int) -> None:
     folder = tmp_path / finished.name
     shutil.copytree(finished, folder)
     suspects_of(folder, threshold_samples=True, bootstrap=2)
@@ -112,35 +110,35 @@ def test_records_of_threshold_samples_that_were_cut_short_are_refused(
         with pytest.raises(DataError, match=r"margins.bin: holds [02] records, expected 10; there is none of"):
             suspects_of(folder, threshold_samples=True, bootstrap=2)
     path.write_bytes(content[:100] + b"\xff" * 100 + content[200:])
-    with pytest.raises(DataError, match=r"margins.bin: holds what is no number: the file is damaged"):
+    with pytest.raises(DataError, match=r"margins.bin: contains values that are not finite; the file is damaged"):
         suspects_of(folder, threshold_samples=True, bootstrap=2)
 
 
-def test_out_of_fold_costs_runs_once(finished: Path) -> None:
+def test_folds_are_trained_once(finished: Path) -> None:
     trained: list[Run] = []
 
-    def carry_out(run: Run, root: Path) -> Path:
+    def run_one(run: Run, root: Path) -> Path:
         trained.append(run)
         return execute(run, root)
 
-    found = suspects_of(finished, folds=3, bootstrap=10, carry_out=carry_out)
+    result = suspects_of(finished, folds=3, bootstrap=10, run_one=run_one)
     assert [run.fold for run in trained] == ["1/3", "2/3", "3/3"]
     assert all(run.seed == 0 and not run.record_p for run in trained)
-    assert area(found) > 0.9
-    assert "out of 3 folds" in found.suspects.method
+    assert area(result) > 0.9
+    assert "out of 3 folds" in result.suspects.description
     again = suspects_of(
         finished,
         folds=3,
         bootstrap=10,
-        carry_out=lambda run, root: execute(run, root, watch=lambda update: pytest.fail("trained again")),
+        run_one=lambda run, root: execute(run, root, watch=lambda update: pytest.fail("trained again")),
     )
-    np.testing.assert_array_equal(again.suspects.score, found.suspects.score)
+    np.testing.assert_array_equal(again.suspects.score, result.suspects.score)
 
 
-def test_folds_that_were_cut_short_go_on(finished: Path, tmp_path: Path) -> None:
+def test_interrupted_folds_resume(finished: Path, tmp_path: Path) -> None:
     run = default_run("digits", NOISY | {"iterations": 20})
     material = gather(run)
-    whole = out_of_fold(run, tmp_path / "whole", 2, material)
+    unbroken = out_of_fold(run, tmp_path / "unbroken", 2, material)
     step = [0]
 
     def stopping(run: Run, root: Path) -> Path:
@@ -150,41 +148,41 @@ def test_folds_that_were_cut_short_go_on(finished: Path, tmp_path: Path) -> None
         return execute(run, root, watch=watch, should_stop=lambda: step[0] == 27)
 
     with pytest.raises(Interrupted):
-        out_of_fold(run, tmp_path / "broken", 2, material, carry_out=stopping)
-    np.testing.assert_array_equal(out_of_fold(run, tmp_path / "broken", 2, material).pred_probs, whole.pred_probs)
+        out_of_fold(run, tmp_path / "broken", 2, material, run_one=stopping)
+    np.testing.assert_array_equal(out_of_fold(run, tmp_path / "broken", 2, material).pred_probs, unbroken.pred_probs)
 
 
-def test_threshold_samples_draw_a_line(finished: Path) -> None:
-    found = suspects_of(finished, threshold_samples=True, bootstrap=10)
-    assert area(found) > 0.9
-    assert "threshold samples" in found.suspects.method
-    wrong = found.suspects.given != found.clean
-    assert wrong[found.suspects.issue].mean() > 0.7
+def test_threshold_samples_separate_issues(finished: Path) -> None:
+    result = suspects_of(finished, threshold_samples=True, bootstrap=10)
+    assert area(result) > 0.9
+    assert "threshold samples" in result.suspects.description
+    wrong = result.suspects.given != result.clean
+    assert wrong[result.suspects.issue].mean() > 0.7
 
 
-def test_an_unrecorded_run_has_its_model(tmp_path: Path) -> None:
+def test_a_run_without_records_has_its_model(tmp_path: Path) -> None:
     fields = NOISY | {"record_p": False, "record_margins": False, "iterations": 60}
     folder = execute(default_run("digits", fields), tmp_path)
-    assert suspects_of(folder, bootstrap=1).suspects.method.startswith("1 - p")
-    with pytest.raises(ValueError, match=r"'mean-p' needs history, which run \w{12} has not: record_p"):
+    assert suspects_of(folder, bootstrap=1).suspects.description.startswith("1 - p")
+    with pytest.raises(ValueError, match=r"'mean-p' needs history, which run \w{12} did not record; train with"):
         suspects_of(folder, method="mean-p")
 
 
-def test_what_cannot_be_asked_is_refused(finished: Path, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(finished: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="exclude each other"):
         suspects_of(finished, folds=3, threshold_samples=True)
-    with pytest.raises(ValueError, match="has no use for threshold samples"):
+    with pytest.raises(ValueError, match="threshold samples require aum"):
         suspects_of(finished, method="duel", threshold_samples=True)
     with pytest.raises(ValueError, match="folds must be 2 or more, not 1"):
         suspects_of(finished, folds=1)
     run = default_run("digits", NOISY | {"iterations": 4})
-    with pytest.raises(ValueError, match="holds examples out already"):
+    with pytest.raises(ValueError, match="already holds examples out"):
         out_of_fold(replace(run, validation=0.1), tmp_path, 3, gather(run))
     with pytest.raises(Interrupted) as stopped:
         execute(run, tmp_path, should_stop=lambda: True)
-    with pytest.raises(DataError, match="the run is not finished; to go on: reweigh resume"):
+    with pytest.raises(DataError, match="the run is not finished; resume it with: reweigh resume"):
         suspects_of(stopped.value.folder)
-    with pytest.raises(DataError, match="a run with threshold samples"):
+    with pytest.raises(DataError, match="trained with threshold samples"):
         suspects_of(execute(replace(run, threshold_set=0), tmp_path))
 
 
@@ -203,7 +201,7 @@ def texts(path: Path) -> str:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["review", "label"])
-        file.write("\n\n")  # lines that are no rows count in an editor
+        file.write("\n\n")  # blank lines count, too
         for i in range(120):
             writer.writerow([f"{'dull' if i % 2 else 'great'} film\nnumber {i} " + "and so on " * 40, i % 2])
     return str(path)
@@ -243,13 +241,13 @@ def arrays(path: Path) -> str:
     ],
     ids=["table", "text", "images", "images for an mlp", "tracklets", "arrays"],
 )
-def test_any_data_of_a_users(make: Callable[[Path], str], name: str, fields: dict[str, Any], tmp_path: Path) -> None:
+def test_data_of_a_user(make: Callable[[Path], str], name: str, fields: dict[str, Any], tmp_path: Path) -> None:
     path = make(tmp_path / name)
     small = {"iterations": 4, "evaluate_every": 2, "batch_size": 8, "device": "cpu"}
     run = default_run(path, fields | small)
-    found = suspects_of(execute(run, tmp_path / "runs"), bootstrap=1)
-    suspects = found.suspects
-    assert found.clean is None
+    result = suspects_of(execute(run, tmp_path / "runs"), bootstrap=1)
+    suspects = result.suspects
+    assert result.clean is None
     for source, given in zip(suspects.sources, suspects.given, strict=True):
         label = suspects.class_names[given]
         if make is images:
@@ -265,7 +263,7 @@ def test_any_data_of_a_users(make: Callable[[Path], str], name: str, fields: dic
             line = int(place.removeprefix("line ")) - 1
             beginning, number = (tmp_path / name).read_bytes().decode().split("\n")[line : line + 2]
             assert beginning.startswith('"dull film' if label == "1" else '"great film')
-            assert number.split()[1] == text.split()[3], "the line that it begins on, though texts are on several"
+            assert number.split()[1] == text.split()[3], "the line where it starts, although texts span several"
         elif make is table:
             line = (tmp_path / name).read_text().splitlines()[int(source.removeprefix("line ")) - 1]
             assert line.endswith(f",{label}")
@@ -273,7 +271,7 @@ def test_any_data_of_a_users(make: Callable[[Path], str], name: str, fields: dic
             assert int(source) % 2 == given
 
 
-def test_defaults_give_way(tmp_path: Path) -> None:
+def test_fields_replace_defaults(tmp_path: Path) -> None:
     run = default_run("digits", {"weighting": "CCE", "batch_size": 600, "seed": 3})
     assert (run.weighting, run.batch_size, run.seed, run.net) == ("CCE", 600, 3, "mlp-256")
     assert (run.iterations, run.evaluate_every, run.record_p, run.record_margins) == (800, 80, True, True)
