@@ -42,7 +42,7 @@ test-kill-search: $(READY)
 # The oldest torch admitted comes with CUDA: gigabytes, so this is no part of CI. Warnings of old packages are none of ours.
 $(OLDEST)/.ready: pyproject.toml oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c oldest.txt hypothesis mpmath \
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c oldest.txt expecttest hypothesis mpmath \
 		"psycopg[binary]" pytest pytest-timeout pytest-xdist scipy torchmetrics \
 		-e ".[lab,plot,tables,text,tensorboard,search,kernels,docs]"
 	@touch $@

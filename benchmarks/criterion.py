@@ -118,7 +118,6 @@ def losses() -> dict[str, Loss]:
         "one pass": Criterion(DM(0.5, 8), normalise=None),
         "two passes": Criterion(DM(0.5, 8)),
         "any weighting": Criterion(lambda p: p**0.5 * (1 - p)),  # a function of the user's own
-        "one pass, in place": Criterion(DM(0.5, 8), normalise=None, inplace=True),
     }
     if find_spec("liger_kernel") is not None:
         liger = import_module("liger_kernel.ops.cross_entropy").LigerCrossEntropyFunction

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from reweigh.criterion.linear import LinearCriterion
+from reweigh.linear import LinearCriterion
 from reweigh.weightings import DM, MAE
 
 TOKENS, WIDTH, CLASSES, CHUNK = 8192, 4096, 128256, 1024

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from reweigh.checks import plain_number
 from reweigh.emphasis import parameter_device, unit_weighting
 from reweigh.functional import (
-    Factors,
     Normalise,
     Reduction,
     Settings,
@@ -22,6 +21,7 @@ from reweigh.functional import (
     log_normaliser_of,
     resolve,
 )
+from reweigh.targets import Factors
 from reweigh.weightings import Weighting, as_weighting
 from reweigh.weightings.compose import tensors_in
 

@@ -19,7 +19,7 @@ kernels where `reweigh.ops` supports the inputs; its backward pass scales the st
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -38,8 +38,9 @@ from reweigh.margin import (
     statistic,
     unit_direction,
 )
+from reweigh.targets import Factors, Labels, check_tensors, one_of, read
 from reweigh.weightings import Weighting, as_weighting
-from reweigh.weightings.compose import is_tapered, lead, log_taper, select, tensors_in, with_tensors
+from reweigh.weightings.compose import is_tapered, log_taper, select, tensors_in, with_tensors
 from reweigh.weightings.parameter import (
     Parameter,
     check,
@@ -47,8 +48,6 @@ from reweigh.weightings.parameter import (
     holds,
     in_checked_mode,
     is_log_zero,
-    is_readable,
-    number_of,
 )
 
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
@@ -149,32 +148,6 @@ class Settings:
         return self.normalise in ("batch", "class")
 
 
-class Factors(NamedTuple):
-    """Class weights, weights of positive labels (binary only), and weights of examples or positions."""
-
-    weight: Tensor | None = None
-    pos_weight: Tensor | None = None
-    sample_weight: Tensor | None = None
-
-
-class Labels(NamedTuple):
-    """The labels of a call: one per position for class indices, all C (leading dimension) for probabilities.
-
-    A binary criterion has two per logit, present and absent (leading dimension). `s` is class weight x sample weight x
-    valid, times the label's probability where targets are probabilities; None where every label counts once. `valid`
-    is None where no label is ignored. A mean divides by `divisor`. `classes` is the class of every label.
-    """
-
-    kind: Literal["index", "probabilities", "binary"]
-    index: Tensor
-    classes: Tensor
-    num_classes: int
-    s: Tensor | None
-    valid: Tensor | None
-    divisor: Tensor | float
-    positions: torch.Size
-
-
 def resolve(
     weighting: Weighting | Callable[..., Tensor],
     reduction: Reduction,
@@ -230,16 +203,17 @@ def evaluate(
     shown = None
     if settings.value == "objective" or any(x is not None and x.requires_grad for x in factors):
         # the value has derivatives by these, too, which the margins are no part of
-        labels = read(logits, target, settings, factors)
+        labels = _read(logits, target, settings, factors)
         shown, _ = _weigh(logits, _margin_of(logits.detach(), labels), labels, settings, log_normaliser)
     inputs = (shown, logits, target, *factors, log_normaliser, settings, *parameters)
+    function: Callable[..., Any]
     if not torch.compiler.is_compiling():
         function = _DesignedForward.apply
     elif torch.is_grad_enabled() and logits.requires_grad:
         function = _Designed.apply
     else:  # compilers call a function that nobody differentiates in another way
         function = _Designed.forward
-    return function(*inputs)[0]  # type: ignore[no-any-return]
+    return function(*inputs)[0]
 
 
 class _Designed(torch.autograd.Function):
@@ -256,14 +230,14 @@ class _Designed(torch.autograd.Function):
         settings, factors = _with(settings, parameters), Factors(weight, pos_weight, sample_weight)
         if shown is None and ops.supports(logits, target, settings, factors, log_normaliser):
             return ops.value_and_pull(logits, target, settings, factors)
-        labels = read(logits, target, settings, factors)
-        if labels.kind == "index" and ops.has_rows(logits, labels.index):
-            book = ops.measure(logits, labels.index)
+        labels = _read(logits, target, settings, factors)
+        if labels.kind == "index" and ops.has_rows(logits, labels.target):
+            book = ops.measure(logits, labels.target)
             value, force = _weigh(logits, book[0], labels, settings, log_normaliser)
-            pull = ops.emit(logits, labels.index, book, force)
+            pull = ops.emit(logits, labels.target, book, force)
             size = value.new_empty(0)
         elif labels.kind == "index":
-            m, pull = margin_and_pull(logits, labels.index)
+            m, pull = margin_and_pull(logits, labels.target)
             value, size = _weigh(logits, m, labels, settings, log_normaliser)
         else:
             m = _margin_of(logits, labels)
@@ -342,7 +316,7 @@ class _DesignedForward(_Designed):
         return slope if shown is None else slope + shown, None, None
 
 
-def _with(settings: Settings, parameters: tuple[Tensor, ...]) -> Settings:
+def _with(settings: Settings, parameters: Sequence[Tensor]) -> Settings:
     """Return the settings with these tensors in place of those in the weighting and the taper."""
     if not parameters:
         return settings
@@ -365,7 +339,7 @@ def _gradient(
 ) -> Tensor:
     """Return the designed gradient for an incoming factor per value, shaped like the logits, with a graph."""
     settings, factors = _with(settings, parameters), Factors(weight, pos_weight, sample_weight)
-    labels = read(logits, target, settings, factors)
+    labels = _read(logits, target, settings, factors)
     m = _margin_of(logits, labels)
     _, force = _weigh(logits, m, labels, settings, number if log_normaliser is None else log_normaliser)
     return _pull_of(logits, m, labels, force * factor)
@@ -378,7 +352,7 @@ def _along(factor: Tensor, logits: Tensor) -> Tensor:
 
 def _margin_of(logits: Tensor, labels: Labels) -> Tensor:
     if labels.kind == "index":
-        return margin(logits, labels.index)
+        return margin(logits, labels.target)
     if labels.kind == "probabilities":
         return margins(logits)
     z = statistic(logits)
@@ -389,7 +363,7 @@ def _pull_of(logits: Tensor, m: Tensor, labels: Labels, force: Tensor) -> Tensor
     """Return Σ force · (softmax over the others - onehot) over the labels of every position, shaped like the logits."""
     dim = class_dim(logits)
     if labels.kind == "index":
-        direction = unit_direction(logits, labels.index)
+        direction = unit_direction(logits, labels.target)
         return (2 * force).unsqueeze(dim).to(direction.dtype) * direction
     if labels.kind == "binary":
         return force[1] - force[0]
@@ -450,10 +424,14 @@ def _mean(labels: Labels, settings: Settings) -> Tensor | float:
     """Return one over what a mean divides by; a mean over nothing divides by 1."""
     divisor, group = labels.divisor, settings.process_group
     if group is not None:
-        divisor = over_group(torch.as_tensor(divisor, dtype=torch.float64, device=labels.index.device), group)
+        divisor = over_group(torch.as_tensor(divisor, dtype=torch.float64, device=labels.target.device), group)
     if isinstance(divisor, Tensor):
         return group_size(group) / torch.where(divisor == 0, 1.0, divisor)
     return group_size(group) / (divisor or 1.0)
+
+
+def _read(logits: Tensor, target: Tensor, settings: Settings, factors: Factors) -> Labels:
+    return read(logits, target, factors, settings.ignore_index, settings.smoothing, settings.binary)
 
 
 def _is_idle(m: Tensor, labels: Labels) -> Tensor:
@@ -547,134 +525,6 @@ def over_group(local: Tensor, group: Any) -> Tensor:
     return local + (everywhere - local.detach())
 
 
-def read(logits: Tensor, target: Tensor, settings: Settings, factors: Factors) -> Labels:
-    """Read target and factors as `torch.nn.CrossEntropyLoss` or `BCEWithLogitsLoss` take them; refuse wrong shapes."""
-    if settings.binary:
-        return _read_binary(logits, target, factors)
-    dim = class_dim(logits)
-    num_classes = logits.shape[dim]
-    positions = logits.shape[:dim] + logits.shape[dim + 1 :]
-    weight, sample_weight = factors.weight, factors.sample_weight
-    if weight is not None and weight.shape != (num_classes,):
-        raise ValueError(
-            f"weight must have one entry for each of the {num_classes} classes, got shape {tuple(weight.shape)}"
-        )
-    if sample_weight is not None:
-        sample_weight = statistic(lead(sample_weight, positions, "sample_weight"))
-    by_class = None if weight is None else statistic(weight)
-    if target.is_floating_point():
-        if target.shape != logits.shape:
-            raise ValueError(
-                f"target of probabilities must have the logits' shape {tuple(logits.shape)}, got {tuple(target.shape)}"
-            )
-        if settings.ignore_index >= 0:
-            raise ValueError(
-                f"ignore_index={settings.ignore_index} does not go with a target of probabilities, which names no "
-                "class; give a sample_weight of 0 to what is to be ignored"
-            )
-        index = classes = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(positions))
-        valid, share = None, statistic(target.movedim(dim, 0))
-        share = share * (1 - settings.smoothing) + settings.smoothing / num_classes
-        divisor = torch.ones(positions, dtype=share.dtype, device=share.device)
-        if by_class is not None:
-            total = share.sum(0)
-            divisor = (share * entries(by_class, classes)).sum(0) / torch.where(total == 0, 1.0, total)
-    else:
-        index, valid = known_labels(target, positions, num_classes, settings.ignore_index)
-        if settings.smoothing == 0:
-            return _index_labels(index, valid, num_classes, by_class, sample_weight, positions)
-        classes = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(positions))
-        share = statistic(index == classes) * (1 - settings.smoothing) + settings.smoothing / num_classes
-        if valid is not None:
-            share = share * valid
-        # before smoothing, as in torch
-        divisor = (
-            torch.ones(positions, dtype=share.dtype, device=share.device)
-            if by_class is None
-            else entries(by_class, index)
-        )
-        divisor = divisor if valid is None else divisor * valid
-    s = share if by_class is None else share * entries(by_class, classes)
-    if sample_weight is not None:
-        s, divisor = s * sample_weight, divisor * sample_weight
-    return Labels("probabilities", index, classes, num_classes, s, valid, divisor.sum(), positions)
-
-
-def _index_labels(
-    index: Tensor,
-    valid: Tensor | None,
-    num_classes: int,
-    weight: Tensor | None,
-    sample_weight: Tensor | None,
-    positions: torch.Size,
-) -> Labels:
-    s = None if valid is None else statistic(valid)
-    if weight is not None:
-        s = entries(weight, index) if s is None else s * entries(weight, index)
-    if sample_weight is not None:
-        s = sample_weight.expand(positions) if s is None else s * sample_weight
-    divisor = float(index.numel()) if s is None else s.sum()
-    return Labels("index", index, index, num_classes, s, valid, divisor, positions)
-
-
-def known_labels(
-    target: Tensor, positions: torch.Size, num_classes: int, ignore_index: int
-) -> tuple[Tensor, Tensor | None]:
-    """Return class indices in 64 bits, 0 where one is ignored, and which are not; None where all are known to count.
-
-    Labels out of range are refused where values can be read: on a CPU, or under `torch.autograd.detect_anomaly`.
-    """
-    if target.dtype == torch.bool or target.is_complex():
-        raise TypeError(
-            f"target must hold class indices (integers) or probabilities (floating point), got {target.dtype}"
-        )
-    if target.shape != positions:
-        raise ValueError(
-            f"target of class indices must be shaped {tuple(positions)}, the logits' shape without the classes, "
-            f"got {tuple(target.shape)}"
-        )
-    target = target.long()  # before it is compared: -100 is 156 in a uint8
-    if target.numel() and not 0 <= ignore_index < num_classes:
-        low, high = map(number_of, target.aminmax())
-        if low is not None and high is not None and low >= 0 and high < num_classes:
-            return target, None
-    valid = target != ignore_index
-    if is_readable(target):
-        within = (target >= 0) & (target < num_classes) | ~valid
-        if not holds(within):
-            bad = target[~within][0].item()
-            raise ValueError(f"target must be in [0, {num_classes - 1}] or ignore_index={ignore_index}, got {bad}")
-    return target.masked_fill(~valid, 0), valid
-
-
-def _read_binary(logits: Tensor, target: Tensor, factors: Factors) -> Labels:
-    """Read two labels for each logit, present (margin z) and absent (margin -z), weighted by y and 1 - y.
-
-    `weight` and `pos_weight` broadcast from the last dimension, as in torch; `sample_weight`, which has one factor per
-    example at least, from the first.
-    """
-    if target.shape != logits.shape:
-        raise ValueError(f"target must have the logits' shape {tuple(logits.shape)}, got {tuple(target.shape)}")
-    y = statistic(target)
-    if not holds((y >= 0) & (y <= 1)):
-        raise ValueError(f"target must be in [0, 1], got values from {y.min().item():g} to {y.max().item():g}")
-    weight, pos_weight, sample_weight = factors
-    s = torch.stack((y if pos_weight is None else y * statistic(pos_weight), 1 - y))
-    if weight is not None:
-        try:
-            s = s * statistic(weight).expand(logits.shape)
-        except RuntimeError as error:
-            raise ValueError(
-                f"weight of shape {tuple(weight.shape)} does not broadcast to {tuple(logits.shape)}"
-            ) from error
-    if sample_weight is not None:
-        s = s * statistic(lead(sample_weight, logits.shape, "sample_weight"))
-    num_classes, *within = logits.shape[class_dim(logits) :] or (1,)
-    classes = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(within))
-    # as BCEWithLogitsLoss: a mean over elements, whatever their weights
-    return Labels("binary", classes, classes, num_classes, s, None, float(logits.numel()), logits.shape)
-
-
 def check_call(
     logits: Tensor, target: Tensor, settings: Settings, factors: Factors, log_normaliser: Tensor | float | None
 ) -> None:
@@ -703,40 +553,13 @@ def check_call(
                 raise ValueError(f"{name} must be >= 0 under normalise={settings.normalise!r}, got {least:g}")
 
 
-def check_tensors(needed: Mapping[str, object], **factors: object) -> None:
-    """Refuse what is no tensor, by name; of the factors those that are given.
-
-    >>> check_tensors({"logits": torch.zeros(1, 2), "target": [0]})
-    Traceback (most recent call last):
-        ...
-    TypeError: target must be a tensor, got a list: give torch.as_tensor(target)
-    """
-    given = {name: factor for name, factor in factors.items() if factor is not None}
-    for name, value in {**needed, **given}.items():
-        if not isinstance(value, Tensor):
-            kind = type(value).__name__
-            raise TypeError(f"{name} must be a tensor, got a {kind}: give torch.as_tensor({name})")
-
-
-def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
-    """Refuse a value that is not among the allowed ones.
-
-    >>> one_of("reduction", "avg", ("none", "mean", "sum"))
-    Traceback (most recent call last):
-        ...
-    ValueError: reduction must be one of 'none', 'mean', 'sum', got 'avg'
-    """
-    if isinstance(value, Tensor) or value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-
-
 @torch.no_grad()
 def log_normaliser_of(logits: Tensor, target: Tensor, settings: Settings, factors: Factors) -> Tensor:
     """Return log Σ s w of a call and its process group, as batch normalisation would divide by."""
     check_call(logits, target, settings, factors, None)
     if settings.normalise == "class":
         raise ValueError("log_normaliser adds up over micro-batches under normalise='batch', not under 'class'")
-    labels = read(logits, target, settings, factors)
+    labels = _read(logits, target, settings, factors)
     m = _margin_of(logits, labels)
     weighting = select(settings.weighting, labels.classes, labels.num_classes, labels.positions)
     is_idle = _is_idle(m, labels)
@@ -788,11 +611,11 @@ def batch_stats(
     )
     factors = Factors(weight, None, sample_weight)
     check_call(logits, target, settings, factors, None)
-    labels = read(logits, target, settings, factors)
+    labels = _read(logits, target, settings, factors)
     m = _margin_of(logits, labels)
     log_p, log_q = log_probabilities(m)
-    weighting = select(settings.weighting, labels.classes, labels.num_classes, labels.positions)
-    log_w = weighting.log_weight(log_p, log_q)
+    chosen = select(settings.weighting, labels.classes, labels.num_classes, labels.positions)
+    log_w = chosen.log_weight(log_p, log_q)
     shares = replace(settings, normalise=settings.normalise if settings.has_shares else "batch")
     _, norm = _weigh(logits, m, labels, shares, None)
     p, w = log_p.exp(), log_w.exp().expand_as(m)

@@ -22,20 +22,18 @@ from torch.nn.functional import linear
 
 from reweigh import ops
 from reweigh.functional import (
-    Factors,
     Normalise,
     Reduction,
     Settings,
     Taper,
     Value,
     check_call,
-    check_tensors,
     group_size,
-    known_labels,
     over_group,
     resolve,
 )
 from reweigh.margin import at_least_float32, log_probabilities, margin_and_pull, statistic
+from reweigh.targets import Factors, check_tensors, known_labels
 from reweigh.weightings import Weighting, as_weighting
 from reweigh.weightings.compose import has_examples, lead, log_taper, select
 from reweigh.weightings.parameter import entries, is_log_zero

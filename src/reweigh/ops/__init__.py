@@ -17,7 +17,8 @@ from reweigh.weightings.compose import form_of
 from reweigh.weightings.parameter import in_checked_mode
 
 if TYPE_CHECKING:
-    from reweigh.functional import Factors, Settings
+    from reweigh.functional import Settings
+    from reweigh.targets import Factors
 
 ENABLED = os.environ.get("REWEIGH_KERNELS", "on").lower() != "off" and find_spec("triton") is not None
 DEVICES = ("cuda",)
@@ -83,14 +84,16 @@ def measure(logits: Tensor, target: Tensor) -> Tensor:
     """Return a book of float64, N numbers a line: the margins first, then what `emit_` needs of each row."""
     from reweigh.ops.launch import measure
 
-    return measure(logits, target)
+    book: Tensor = measure(logits, target)
+    return book
 
 
 def emit(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -> Tensor:
     """Return force_i (softmax over the others - onehot_y), shaped like the logits."""
     from reweigh.ops.launch import emit
 
-    return emit(logits, target, book, force)
+    pull: Tensor = emit(logits, target, book, force)
+    return pull
 
 
 def emit_in_place(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -> Tensor:

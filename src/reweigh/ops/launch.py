@@ -245,7 +245,7 @@ def _looped(op: Callable[..., Any]) -> Callable[..., Any]:
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
         def entry(k: int) -> list[Any]:
-            return [x if d is None else x.select(d, k) for x, d in zip(inputs, in_dims, strict=True)]
+            return [x.select(d, k) if isinstance(d, int) else x for x, d in zip(inputs, in_dims, strict=True)]
 
         found = [op(*entry(k)) for k in range(info.batch_size)]
         if isinstance(found[0], Tensor):

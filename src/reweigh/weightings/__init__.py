@@ -4,8 +4,20 @@ from reweigh.weightings.base import Weighting
 from reweigh.weightings.compose import PerClass, Product, Scaled, Sum, Tapered
 from reweigh.weightings.curve import Curve, FromCallable, FromLoss, as_weighting
 from reweigh.weightings.dm import DM, IMAE, Beta, Exponential, Normal, Uniform
-from reweigh.weightings.losses import CCE, GCE, MAE, MSE, SL, Focal, TruncatedGCE
-from reweigh.weightings.robust import AEL, AGCE, AUL, ForwardSymmetric, PHuber
+from reweigh.weightings.losses import (
+    AEL,
+    AGCE,
+    AUL,
+    CCE,
+    GCE,
+    MAE,
+    MSE,
+    SL,
+    Focal,
+    ForwardSymmetric,
+    PHuber,
+    TruncatedGCE,
+)
 
 __all__ = [
     "AEL",

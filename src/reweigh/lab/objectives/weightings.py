@@ -12,8 +12,20 @@ from reweigh.weightings.base import Weighting
 from reweigh.weightings.compose import Product, Scaled, Sum, Tapered
 from reweigh.weightings.curve import Curve
 from reweigh.weightings.dm import DM, IMAE, Beta, Exponential, Normal, Uniform
-from reweigh.weightings.losses import CCE, GCE, MAE, MSE, SL, Focal, TruncatedGCE
-from reweigh.weightings.robust import AEL, AGCE, AUL, ForwardSymmetric, PHuber
+from reweigh.weightings.losses import (
+    AEL,
+    AGCE,
+    AUL,
+    CCE,
+    GCE,
+    MAE,
+    MSE,
+    SL,
+    Focal,
+    ForwardSymmetric,
+    PHuber,
+    TruncatedGCE,
+)
 
 NAMES: Mapping[str, type[Weighting]] = {
     kind.__name__: kind
