@@ -237,8 +237,9 @@ class _Designed(torch.autograd.Function):
             pull = ops.emit(logits, labels.target, book, force)
             size = value.new_empty(0)
         elif labels.kind == "index":
-            m, pull = margin_and_pull(logits, labels.target)
-            value, size = _weigh(logits, m, labels, settings, log_normaliser)
+            m, pull, scale = margin_and_pull(logits, labels.target)
+            value, force = _weigh(logits, m, labels, settings, log_normaliser)
+            size = force / scale
         else:
             m = _margin_of(logits, labels)
             value, force = _weigh(logits, m, labels, settings, log_normaliser)

@@ -353,8 +353,8 @@ def _margin_and_push(z: Tensor, y: Tensor) -> tuple[Tensor, Callable[[Tensor], T
     if ops.has_rows(z, y):
         book = ops.measure(z, y)
         return book[0], lambda coefficient: ops.emit_in_place(z, y, book, coefficient / 2)
-    m, pull = margin_and_pull(z, y)
-    return m, lambda coefficient: pull.mul_((coefficient / 2).to(pull.dtype)[:, None]).to(z.dtype)
+    m, pull, scale = margin_and_pull(z, y)
+    return m, lambda coefficient: pull.mul_((coefficient / (2 * scale)).to(pull.dtype)[:, None]).to(z.dtype)
 
 
 def _rescale(sums: Tensor, factor: Tensor) -> None:

@@ -24,6 +24,10 @@ WEIGHTINGS = [
 ]
 
 
+# under vmap one in-place operation is done for one example after the other
+pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+
+
 @pytest.fixture(autouse=True)
 def _fresh_compiler() -> None:
     torch.compiler.reset()  # each case compiles anew: the limit on recompilations is not what is tested
