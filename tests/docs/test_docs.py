@@ -1,10 +1,13 @@
-"""README and docs: every block of code runs, every option, link and picture is there."""
+"""README and docs: code blocks run and print what is shown; options, links, pictures and public names exist."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
 import shlex
+from contextlib import redirect_stdout
+from doctest import ELLIPSIS, OutputChecker
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,7 +20,8 @@ from reweigh.lab.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+# a block of code, and the block of text that follows it directly: its output
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$(?:\s+^```text\n(.*?)^```$)?", re.M | re.S)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 # of torchrun, of reweigh's supervisor, and of benchmarks
@@ -30,17 +34,21 @@ TIMED = [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name 
 
 @pytest.mark.parametrize("page", TIMED)
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of a page, one after the other, in an empty folder: Python in one namespace, commands as given."""
+    """Run the blocks of a page in order, in an empty folder and one namespace; Python must print the output shown."""
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
-    for language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+    for language, code, shown in BLOCK.findall(page.read_text(encoding="utf-8")):
         if language == "python":
-            exec(compile(code, f"{page.name}: {code.strip().splitlines()[0]}", "exec"), namespace)
+            printed = io.StringIO()
+            with redirect_stdout(printed):
+                exec(compile(code, f"{page.name}: {code.strip().splitlines()[0]}", "exec"), namespace)
+            if shown:
+                assert OutputChecker().check_output(shown, printed.getvalue(), ELLIPSIS), printed.getvalue()
         elif language == "sh":
             for line in code.strip().splitlines():
                 command(shlex.split(line, comments=True))
         else:
-            assert language in ("text", "console"), f"{page.name}: a block is python, sh or text, not {language!r}"
+            assert language == "text", f"{page.name}: a block is python, sh or text, not {language!r}"
 
 
 def command(words: list[str]) -> None:
