@@ -41,7 +41,8 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         if language == "python":
             printed = io.StringIO()
             with redirect_stdout(printed):
-                exec(compile(code, f"{page.name}: {code.strip().splitlines()[0]}", "exec"), namespace)
+                name = f"{page.name}: {code.strip().splitlines()[0]}"
+                exec(compile(code, name, "exec", dont_inherit=True), namespace)
             if shown:
                 assert OutputChecker().check_output(shown, printed.getvalue(), ELLIPSIS), printed.getvalue()
         elif language == "sh":
@@ -140,3 +141,8 @@ def test_signatures_are_python(monkeypatch: pytest.MonkeyPatch) -> None:
     run = page("run")
     assert "    lr: float = 0.05,  # learning rate at the start\n" in run
     assert "bind(parameters: Sequence[str]) -> Expression" in run
+
+
+def test_every_public_name_is_in_the_api_reference() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert [name for name in reweigh.__all__ if f"| `{name}" not in page] == []
