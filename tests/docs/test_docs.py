@@ -24,8 +24,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$(?:\s+^```text\n(.*?)^```$)?", re.M | re.S)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-# of torchrun, of reweigh's supervisor, and of benchmarks
-ELSEWHERE = {"--nproc-per-node", "--ranks", "--patience", "--out", "--processes"}
+# of torchrun, of the supervisor and of benchmarks
+ELSEWHERE = {"--nproc-per-node", "--ranks", "--patience", "--out", "--processes", "--only"}
 
 
 # the guide trains three nets
