@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import pytest
 from typer.main import get_command
 
+import paper.__main__ as paper
 import reweigh
 from reweigh.lab.cli.app import app
 
@@ -24,8 +25,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$(?:\s+^```text\n(.*?)^```$)?", re.M | re.S)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-# of torchrun, of the supervisor and of benchmarks
-ELSEWHERE = {"--nproc-per-node", "--ranks", "--patience", "--out", "--processes", "--only"}
+PROGRAMS = [
+    ROOT / "paper" / "__main__.py",
+    ROOT / "src" / "reweigh" / "lab" / "train" / "supervisor.py",
+    *(ROOT / "benchmarks").glob("*.py"),
+]
 
 
 # the guide trains three nets
@@ -60,6 +64,8 @@ def command(words: list[str]) -> None:
         return
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M), words
+    elif words[:3] == ["python", "-m", "paper"]:
+        assert paper.main(words[3:]) == 0, words
     elif words[:2] == ["pip", "install"]:
         settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")  # tomllib needs Python 3.11
         known = re.findall(r"^(\w+) = \[", settings.partition("[project.optional-dependencies]")[2], re.M)
@@ -80,7 +86,8 @@ def options_of(command: Any) -> set[str]:
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_options_exist(page: Path) -> None:
     named = set(OPTION.findall(page.read_text(encoding="utf-8")))
-    assert named - ELSEWHERE <= options_of(get_command(app))
+    others = {option for program in PROGRAMS for option in OPTION.findall(program.read_text(encoding="utf-8"))}
+    assert named <= options_of(get_command(app)) | others | {"--nproc-per-node"}  # of torchrun
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
