@@ -17,7 +17,7 @@ P = torch.linspace(0, 1, 401, dtype=torch.float64)
 
 def main(folder: Path) -> None:
     """Write every figure into a folder, as SVG; that of README also as PNG."""
-    densities = density_figure(
+    shown = density_figure(
         [
             ("CCE, cross entropy", CCE()),
             ("MAE", MAE()),
@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
         "How much an example counts",
     )
     for suffix in ("svg", "png"):
-        write([densities], folder / f"densities.{suffix}")
+        write([shown], folder / f"densities.{suffix}")
     modes = [(f"λ = {lam:g}, β = {beta:g}", DM(lam, beta)) for lam, beta in ((0, 2), (0.5, 8), (1, 12), (2, 20))]
     write([density_figure(modes, "λ moves the mode")], folder / "mode.svg")
     widths = [(f"λ = 0.5, β = {beta:g}", DM(0.5, beta)) for beta in (0, 4, 8, 16)]

@@ -27,7 +27,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("reweigh.lab.spec", "reweigh.lab.run", "reweigh.lab.record", "reweigh.lab.predict", "reweigh.recommendation"),
     ),
     "search": ("Search and procedures", ("reweigh.lab.search", "reweigh.lab.procedures")),
-    "report": ("Reports", ("reweigh.lab.report", "reweigh.lab.report.events")),
+    "report": ("Reports", ("reweigh.lab.report", "reweigh.lab.figures", "reweigh.lab.report.events")),
     "suspects": ("Wrong labels", ("reweigh.labels", "reweigh.lab.suspects")),
     "retrieval": ("Person retrieval", ("reweigh.lab.retrieval",)),
     "paper": ("The paper's experiments", ("paper", "paper.protocols")),
