@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 # page -> title and modules
 PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "weighting": ("Weightings", ("reweigh.weightings",)),
-    "criterion": ("Criterion", ("reweigh.criterion",)),
+    "criterion": ("Criterion", ("reweigh.criterion", "reweigh.linear", "reweigh.functional")),
     "emphasis": ("Emphasis and objectives", ("reweigh.emphasis", "reweigh.margin")),
     "losses": ("Other losses", ("reweigh.losses",)),
     "metrics": ("Metrics", ("reweigh.metrics",)),
