@@ -10,11 +10,25 @@ from textwrap import dedent
 from types import ModuleType
 from typing import Any, get_type_hints
 
-# page -> title and modules
+# page -> title and modules, with the names to show where a module has no `__all__` and not all names are public
 PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "weighting": ("Weightings", ("reweigh.weightings",)),
-    "criterion": ("Criterion", ("reweigh.criterion", "reweigh.linear", "reweigh.functional")),
-    "emphasis": ("Emphasis and objectives", ("reweigh.emphasis", "reweigh.margin")),
+    "criterion": (
+        "Criterion",
+        (
+            "reweigh.criterion",
+            "reweigh.linear: LinearCriterion",
+            "reweigh.functional: derivative_manipulation binary_derivative_manipulation BatchStats",
+        ),
+    ),
+    "emphasis": (
+        "Emphasis and objectives",
+        (
+            "reweigh.emphasis: emphasis_of Emphasis from_loss integral unit_weighting emphasis_variance emphasis_share "
+            "potential potential_range is_bounded symmetry_gap",
+            "reweigh.margin: margin unit_direction",
+        ),
+    ),
     "losses": ("Other losses", ("reweigh.losses",)),
     "metrics": ("Metrics", ("reweigh.metrics",)),
     "noise": ("Noise and imbalance", ("reweigh.noise", "reweigh.imbalance")),
@@ -38,13 +52,15 @@ _SECTIONS = ("Args", "Attributes", "Returns", "Raises", "Yields")
 def page(name: str) -> str:
     """Return one reference page."""
     title, modules = PAGES[name]
-    return "\n\n".join([f"# {title}", *(part for module in modules for part in _module(import_module(module)))])
+    return "\n\n".join([f"# {title}", *(part for module in modules for part in _module(module))])
 
 
-def _module(module: ModuleType) -> Iterator[str]:
+def _module(entry: str) -> Iterator[str]:
+    path, _, names = entry.partition(": ")
+    module = import_module(path)
     yield f"## {module.__name__}"
     yield markdown(inspect.getdoc(module) or "")
-    for name in _public(module):
+    for name in names.split() or _public(module):
         value = getattr(module, name)
         if inspect.isclass(value) or inspect.isfunction(value):
             yield f"### {name} {{#{module.__name__}.{name}}}"
