@@ -34,11 +34,23 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "noise": ("Noise and imbalance", ("reweigh.noise", "reweigh.imbalance")),
     "data": (
         "Data",
-        ("reweigh.lab.data", "reweigh.lab.data.registry", "reweigh.lab.data.folder", "reweigh.lab.data.table"),
+        (
+            "reweigh.lab.data",
+            "reweigh.lab.data.registry: load",
+            "reweigh.lab.data.folder: load",
+            "reweigh.lab.data.table: load",
+        ),
     ),
     "run": (
         "Runs and records",
-        ("reweigh.lab.spec", "reweigh.lab.run", "reweigh.lab.record", "reweigh.lab.predict", "reweigh.recommendation"),
+        (
+            "reweigh.lab.spec",
+            "reweigh.lab.run",
+            "reweigh.lab.record",
+            "reweigh.lab: load_model",
+            "reweigh.lab.predict: Predictions predict",
+            "reweigh.recommendation: Recommendation recommend",
+        ),
     ),
     "search": ("Search and procedures", ("reweigh.lab.search", "reweigh.lab.procedures")),
     "report": ("Reports", ("reweigh.lab.report", "reweigh.lab.figures", "reweigh.lab.report.events")),
