@@ -8,6 +8,7 @@ import re
 import shlex
 from contextlib import redirect_stdout
 from doctest import ELLIPSIS, OutputChecker
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -153,3 +154,7 @@ def test_signatures_are_python(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_public_name_is_in_the_api_reference() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     assert [name for name in reweigh.__all__ if f"| `{name}" not in page] == []
+    for modules, names in re.findall(r"^\| (`reweigh\.[^|]+) \| (.+) \|$", page, re.M):
+        available = [import_module(module) for module in re.findall(r"`([\w.]+)`", modules)]
+        for name in re.findall(r"`(\w+)`", names):
+            assert any(hasattr(module, name) for module in available), f"{modules}: {name}"
