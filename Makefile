@@ -1,4 +1,4 @@
-# Every target does its own set-up; `make demo` and `make test` are all a newcomer needs.
+# Every target creates the environment it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,25 +21,25 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Side by side, and the processes that tests start with one thread each. worksteal leaves neighbours, and the fixtures
-# they share, in one process for as long as another has work of its own.
+# In parallel, with one thread for each process that a test starts. worksteal keeps neighbouring tests, which share
+# fixtures, in one process as far as possible.
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" -n $(WORKERS) --dist worksteal
 
-# One after the other: these kill processes at chosen moments, and start several themselves.
+# Sequentially: these tests kill processes at chosen moments and start several themselves.
 test-slow: $(READY)
 	$(BIN)/pytest -m slow --timeout 1800
 
 test-kill: $(READY)
-	REWEIGH_KILLS=$(or $(KILLS),1000) $(BIN)/pytest tests/run/test_kill.py --timeout 86400
+	REWEIGH_KILLS=$(or $(KILLS),1000) $(BIN)/pytest tests/lab/run/test_kill.py --timeout 86400
 
 test-kill-ranks: $(READY)
-	REWEIGH_RANK_KILLS=$(or $(KILLS),200) $(BIN)/pytest tests/train/test_supervisor.py --timeout 86400
+	REWEIGH_RANK_KILLS=$(or $(KILLS),200) $(BIN)/pytest tests/lab/train/test_supervisor.py --timeout 86400
 
 test-kill-search: $(READY)
-	REWEIGH_SEARCH_KILL="8 1000 30" $(BIN)/pytest tests/search/test_kill.py --timeout 86400
+	REWEIGH_SEARCH_KILL="8 1000 30" $(BIN)/pytest tests/lab/search/test_kill.py --timeout 86400
 
-# The oldest torch admitted comes with CUDA: gigabytes, so this is no part of CI. Warnings of old packages are none of ours.
+# Not part of CI: the oldest supported torch includes CUDA (gigabytes). Warnings of old packages are ignored.
 $(OLDEST)/.ready: pyproject.toml oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c oldest.txt expecttest hypothesis mpmath \

@@ -1,9 +1,9 @@
-"""Two figures for docs/methods.md, as SVG and PNG (extra `plot`).
+"""Draw two figures for docs/methods.md, as SVG and PNG (extra `plot`).
 
     python benchmarks/rivals_figures.py
 
-docs/figures/rivals             what every weighting and loss emphasises, and where it leaves cross entropy's direction
-docs/figures/rivals-accuracy    final accuracy minus CCE's, from benchmarks/results/rivals.csv
+docs/figures/rivals             the weighting of every loss, and the cosine with cross entropy's direction
+docs/figures/rivals-accuracy    final accuracy minus that of CCE, from benchmarks/results/rivals.csv
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ SHORT = {
     "BalancedSoftmax": "BalancedSoftmax, common class",
     "LogitAdjustment": "LogitAdjustment, rare class",
 }
-OF_CLASS = {"BalancedSoftmax": 0, "LogitAdjustment": CLASSES - 1}  # of the long tail; the others treat classes alike
+OF_CLASS = {
+    "BalancedSoftmax": 0,
+    "LogitAdjustment": CLASSES - 1,
+}  # for the others the class makes no difference
 
 
 def main() -> None:
-    """Draw both figures; the second where there are results."""
+    """Draw both figures, the second only if there are results."""
     torch.set_num_threads(1)
     rcParams.update({"svg.hashsalt": "reweigh", "svg.fonttype": "none", "font.size": 8})
     save(emphasis_page(), "rivals")
@@ -62,14 +65,14 @@ def main() -> None:
 
 
 def save(figure: Figure, name: str) -> None:
-    """Write both files, the same bytes for the same figure."""
+    """Write both files; equal figures give equal bytes."""
     FIGURES.mkdir(parents=True, exist_ok=True)
     figure.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})
     figure.savefig(FIGURES / f"{name}.png", dpi=110)
 
 
 def criterion_of(text: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """The criterion that an expression names, a weighting or a loss."""
+    """Return the criterion of an expression, a weighting or a loss."""
     if text in WEIGHTINGS:
         return Criterion(weighting_from(parse(text)))
     loss = loss_from(parse(text), CLASSES, LONG_TAIL)
@@ -77,27 +80,27 @@ def criterion_of(text: str) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def of_class(loss: Callable[[Tensor, Tensor], Tensor], label: int) -> Callable[[Tensor, Tensor], Tensor]:
-    """The loss of examples that are all of one class: columns are exchanged so that the target comes there."""
+    """Return the loss for examples of one class: swaps columns so that every target has that label."""
 
-    def exchanged(logits: Tensor, target: Tensor) -> Tensor:
+    def swapped(logits: Tensor, target: Tensor) -> Tensor:
         order = torch.arange(CLASSES).repeat(len(target), 1)
         order[torch.arange(len(target)), target] = label
         order[:, label] = target
         return loss(logits.gather(1, order), torch.full_like(target, label))
 
-    return exchanged
+    return swapped
 
 
 def emphasis_page() -> Figure:
-    """One panel each: w over p, as a density, and the cosine with cross entropy's direction."""
+    """Draw one panel per criterion: w over p as a density, and the cosine with cross entropy's direction."""
     columns = 7
     names = [*WEIGHTINGS, *LOSSES]
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(14, 1.9 * rows + 0.8), layout="constrained")
     figure.suptitle(
-        "What each emphasises: w over p as a density (mean over random logits, band: 10th to 90th percentile)"
-        "; dashed, from 0 to 1: cosine with cross entropy's direction.\n"
-        "Blue: a weighting, the direction is cross entropy's everywhere. Orange: turns the direction. Grey: CCE.",
+        "Weighting w over p as a density (mean over random logits, band: 10th to 90th percentile); "
+        "dashed: cosine with the direction of cross entropy's gradient.\n"
+        "Blue: the direction is that of cross entropy everywhere. Orange: the direction differs. Grey: CCE.",
         fontsize=9,
     )
     plain = measure(criterion_of("CCE"))[1].mean(0)
@@ -107,7 +110,7 @@ def emphasis_page() -> Figure:
 
 
 def panel(axes: Axes, name: str, plain: Tensor) -> None:
-    """One criterion."""
+    """Draw one criterion."""
     p, w, cosine = measure(criterion_of(name))
     least = float(cosine.min())
     colour = SAME if least > 1 - 1e-9 else TURNED
@@ -127,17 +130,17 @@ def panel(axes: Axes, name: str, plain: Tensor) -> None:
 
 
 def measure(criterion: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """p (P,), w and cosine (draws, P), each draw with other random off-target logits."""
-    found = [
+    """Return p (P,), w and cosine (draws, P), each draw with new random off-target logits."""
+    draws = [
         emphasis_of(criterion, CLASSES, points=POINTS, generator=generator(0, "rivals", draw)) for draw in range(DRAWS)
     ]
-    w = torch.stack([one.w for one in found])
-    cosine = torch.stack([one.cosine for one in found])
-    return found[0].p, w, torch.where(w > 0, cosine, 1.0)  # nothing has no direction
+    w = torch.stack([draw.w for draw in draws])
+    cosine = torch.stack([draw.cosine for draw in draws])
+    return draws[0].p, w, torch.where(w > 0, cosine, 1.0)  # a zero gradient has no direction
 
 
 def accuracy_page() -> Figure:
-    """Two panels, one per problem, rivals in order of their mean gain over both."""
+    """Draw one panel per problem, methods in order of their mean gain over both."""
     with RESULTS.open(newline="") as file:
         lines = list(csv.DictReader(file))
     gain: dict[str, list[float]] = {}
@@ -146,7 +149,7 @@ def accuracy_page() -> Figure:
     names = sorted(gain, key=lambda name: sum(gain[name]) / len(gain[name]))
     figure = Figure(figsize=(13, 0.19 * len(names) + 1.2), layout="constrained")
     figure.suptitle(
-        "Final test accuracy minus CCE's, same seed and noise, each at its own best of three learning rates; "
+        "Final test accuracy minus that of CCE, same seed and noise, each at its best of three learning rates; "
         "mean of five seeds, bar: standard deviation",
         fontsize=10,
     )

@@ -1,9 +1,14 @@
-"""An ordinary training loop, with one line changed.
+"""Replace the loss of an ordinary training loop.
 
     python examples/drop_in.py
 
-Ten Gaussian classes, 40 % of the labels wrong. Cross entropy ends by fitting the wrong labels; the same net with GCE
-or DM does not. Takes about ten seconds on a CPU.
+Ten Gaussian classes with 40 % wrong labels, ten seconds on a CPU. Test accuracy on clean labels:
+
+    CCE()                     76.4 %
+    GCE(q=0.7)                92.7 %
+    DM(lam=0.5, beta=8)       90.0 %
+
+Cross entropy memorises the wrong labels; the same net with GCE or DM does not.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from reweigh import CCE, DM, GCE, Criterion, Weighting
 
 
 def data(n: int, rate: float, seed: int) -> tuple[Tensor, Tensor]:
-    """n points of ten unit Gaussians in 20 dimensions; a share `rate` of the labels moved to another class."""
+    """Return n points of ten unit Gaussians in 20 dimensions, with a share `rate` of wrong labels."""
     rng = torch.Generator().manual_seed(seed)
     means = torch.randn(10, 20, generator=torch.Generator().manual_seed(0))
     target = torch.randint(10, (n,), generator=rng)
@@ -26,7 +31,7 @@ def data(n: int, rate: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def final_accuracy(weighting: Weighting, epochs: int = 30) -> float:
-    """Train on wrong labels, test on right ones."""
+    """Train on noisy labels and return the accuracy on clean ones."""
     inputs, target = data(1500, rate=0.4, seed=1)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(20, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
@@ -42,7 +47,7 @@ def final_accuracy(weighting: Weighting, epochs: int = 30) -> float:
 
 
 def main() -> None:
-    """One line each."""
+    """Compare three weightings."""
     for weighting in (CCE(), GCE(0.7), DM(lam=0.5, beta=8)):
         print(f"{weighting!r:24} {100 * final_accuracy(weighting):5.1f} %")
 

@@ -1,9 +1,14 @@
-"""Ask any criterion what it emphasises, and get a weighting back from it.
+"""Measure the weighting of any loss, and train with it.
 
     python examples/what_does_it_emphasise.py
 
-The answer is a curve over p, the probability of the label: how much an example counts, and whether the direction of
-its derivative is still cross entropy's (cosine 1).
+The result is a curve over p, the probability of the label: the norm w of the gradient, and its cosine with the
+gradient of cross entropy (1: the same direction).
+
+    cross entropy        w = 1.67  1.33  1.00  0.67  0.33   least cosine 1.000
+    label smoothing 0.1  w = 1.49  1.15  0.82  0.51  0.18   least cosine 0.980
+    polynomial           w = 1.94  1.78  1.50  1.11  0.61   least cosine 1.000
+    as a curve, w(0.5) = 1.500, mode 0.0
 """
 
 from __future__ import annotations
@@ -17,13 +22,13 @@ from reweigh import Curve, emphasis_of
 
 
 def polynomial(logits: Tensor, target: Tensor) -> Tensor:
-    """A loss of one's own: cross entropy plus 1 - p."""
+    """Return cross entropy plus 1 - p, as an example of a custom loss."""
     p = logits.softmax(1).gather(1, target[:, None])[:, 0]
     return (-p.log() + (1 - p)).mean()
 
 
 def main() -> None:
-    """Three criteria, five points each; and one of them as a curve to train with."""
+    """Measure three losses at five points, and turn one of them into a `Curve`."""
     criteria: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         "cross entropy": nn.CrossEntropyLoss(),
         "label smoothing 0.1": nn.CrossEntropyLoss(label_smoothing=0.1),

@@ -1,4 +1,4 @@
-"""The examples run as they are, and say what they promise."""
+"""The examples run and print what their docstrings show."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def output(name: str) -> str:
 
 def test_drop_in() -> None:
     cce, gce, dm = (float(line.split()[-2]) for line in output("drop_in.py").splitlines())
-    assert min(gce, dm) > cce + 5
+    assert min(gce, dm) > cce + 5  # not the exact figures, which depend on the machine
 
 
 def test_what_does_it_emphasise() -> None:
-    text = output("what_does_it_emphasise.py")
-    assert "least cosine 1.000" in text
-    assert "as a curve, w(0.5) = 1.500" in text
+    name = "what_does_it_emphasise.py"
+    shown = [line.strip() for line in (EXAMPLES / name).read_text(encoding="utf-8").splitlines()]
+    assert set(output(name).splitlines()) <= set(shown)

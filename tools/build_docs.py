@@ -1,4 +1,4 @@
-"""The documentation site, docs and reference as plain HTML without a server: `python tools/build_docs.py site`."""
+"""Build the documentation site, docs and reference as static HTML: `python tools/build_docs.py site`."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from reweigh import __version__
 from reweigh.lab.report import explorer_page
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST = {"index": "Start", "idea": "The idea", "guide": "Your own data", "choose": "Which weighting"}
+FIRST = ("index", "idea", "guide", "choose", "api")
 _HEADING = re.compile(r"\s*\{#([\w.]+)\}$")
-_COMMENT = re.compile(r"^<!--.*-->$", re.MULTILINE)  # where a program writes into a page
+_COMMENT = re.compile(r"^<!--.*-->$", re.MULTILINE)  # markers of generated tables
 _LEXERS = {"sh": "bash", "python": "python", "json": "json"}
 
 
 def guides() -> dict[str, str]:
-    """The pages of docs by their names in the menu: the first four, then all others by their titles."""
+    """Return the pages of docs by name with their titles, in the order of the menu: `FIRST`, then by title."""
     pages = (ROOT / "docs").glob("*.md")
     titles = {page.stem: page.read_text("utf-8").partition("\n")[0].lstrip("# ") for page in pages}
-    return FIRST | {name: titles[name] for name in sorted(titles) if name not in FIRST}
+    titles["index"] = "Start"
+    return {name: titles[name] for name in (*FIRST, *sorted(titles.keys() - set(FIRST), key=titles.__getitem__))}
 
 
 def build(target: Path) -> list[Path]:
-    """Write the whole site; returns its pages."""
+    """Write the site and return its pages."""
     target.mkdir(parents=True, exist_ok=True)
     pages = {f"{name}.html": (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in guides()}
     pages |= {f"reference-{name}.html": reference_page(name) for name in PAGES}
@@ -62,13 +63,13 @@ def _page(name: str, text: str) -> str:
 
 
 def _links(links: dict[str, str], current: str) -> str:
-    here = ' aria-current="page"'
-    return "".join(f'<li><a href="{to}"{here if to == current else ""}>{label}</a></li>' for to, label in links.items())
+    mark = ' aria-current="page"'
+    return "".join(f'<li><a href="{to}"{mark if to == current else ""}>{label}</a></li>' for to, label in links.items())
 
 
 def render(text: str) -> str:
-    """Markdown as HTML: headings get ids, code gets colours, links between guides lead to their pages."""
-    parser = MarkdownIt("commonmark", {"html": False, "highlight": _colour}).enable("table")
+    """Convert Markdown to HTML: headings get ids, code is highlighted, links to guides lead to their pages."""
+    parser = MarkdownIt("commonmark", {"html": False, "highlight": _highlight}).enable("table")
     tokens = parser.parse(_COMMENT.sub("", text))
     used: set[str] = set()
     for opening, content in pairwise(tokens):
@@ -82,18 +83,18 @@ def render(text: str) -> str:
 
 
 def _anchor(content: Any, used: set[str]) -> str:
-    given = _HEADING.search(content.content)
-    if given:
+    explicit = _HEADING.search(content.content)
+    if explicit:
         for child in content.children:
             child.content = _HEADING.sub("", child.content)
-    anchor = given[1] if given else re.sub(r"[^\w]+", "-", content.content.lower()).strip("-")
+    anchor = explicit[1] if explicit else re.sub(r"[^\w]+", "-", content.content.lower()).strip("-")
     while anchor in used:
         anchor += "-"
     used.add(anchor)
     return anchor
 
 
-def _colour(code: str, language: str, _attributes: str) -> str:
+def _highlight(code: str, language: str, _attributes: str) -> str:
     if language not in _LEXERS:
         return html.escape(code)
     return str(highlight(code, get_lexer_by_name(_LEXERS[language]), HtmlFormatter(nowrap=True)))

@@ -1,4 +1,4 @@
-"""The pictures of README and docs, drawn anew: `python tools/doc_figures.py docs/figures`."""
+"""Draw the figures of README and docs: `python tools/doc_figures.py docs/figures`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ P = torch.linspace(0, 1, 401, dtype=torch.float64)
 
 
 def main(folder: Path) -> None:
-    """Write every picture into a folder, as SVG, and README's as PNG, too."""
+    """Write every figure into a folder, as SVG; that of README also as PNG."""
     shown = density_figure(
         [
             ("CCE, cross entropy", CCE()),
@@ -25,7 +25,7 @@ def main(folder: Path) -> None:
             ("DM(λ=0.5, β=8)", DM(0.5, 8)),
             ("DM(λ=1, β=16)", DM(1, 16)),
         ],
-        "How much does an example count?",
+        "How much an example counts",
     )
     for suffix in ("svg", "png"):
         write([shown], folder / f"densities.{suffix}")
@@ -39,22 +39,22 @@ def main(folder: Path) -> None:
 
 
 def taper() -> Lines:
-    """w near p = 1, with and without taper."""
+    """Return w near p = 1, with and without taper."""
     log_q = torch.linspace(-10, 0, 401, dtype=torch.float64)
     q = 10**log_q
     curves: list[tuple[str, Weighting]] = [
-        ("CCE: lets go by itself", CCE()),
+        ("CCE", CCE()),
         ("DM(0.5, 8), no taper", DM(0.5, 8)),
         ("DM(0.5, 8), taper 5e-7", Tapered(DM(0.5, 8), 5e-7)),
         ("DM(0.5, 8), taper 1e-3", Tapered(DM(0.5, 8), 1e-3)),
     ]
     series = tuple(Series(name, tuple(log_q.tolist()), tuple(w(1 - q, q).tolist())) for name, w in curves)
-    axes = ("log₁₀ (1 - p): the further left, the surer the net", "w")
-    return Lines("taper", "Taper lets go of what is already right", "", *axes, series, top=3.0)
+    axes = ("log₁₀ (1 - p); p approaches 1 to the left", "w")
+    return Lines("taper", "The taper near p = 1", "", *axes, series, top=3.0)
 
 
 def objectives() -> Lines:
-    """What is minimised, at unit scale."""
+    """Return the objectives of five weightings with unit integral."""
     p = P[2:-2]
     margins = p.log() - (1 - p).log()
     series = []
@@ -67,12 +67,12 @@ def objectives() -> Lines:
     ):
         values = potential(unit_weighting(weighting), margins, tapered).tolist()
         series.append(Series(name, tuple(p.tolist()), tuple(values)))
-    axes = ("p, the probability of the label", "objective L, at ∫ w dp = 1")
-    return Lines("objective", "What is minimised", "", *axes, tuple(series), top=6.0)
+    axes = ("p, the probability of the label", "objective L, for ∫ w dp = 1")
+    return Lines("objective", "The objective", "", *axes, tuple(series), top=6.0)
 
 
 def batch() -> Bars:
-    """Who gets how much of one batch."""
+    """Return the share of each example in the gradient of one batch."""
     p = torch.tensor([0.98, 0.9, 0.7, 0.5, 0.3, 0.1, 0.02], dtype=torch.float64)
     logits = p.logit()[:, None] * torch.tensor([[1.0, 0.0]])
     target = torch.zeros(len(p), dtype=torch.long)
