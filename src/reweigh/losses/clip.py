@@ -36,6 +36,3 @@ class LogitClip(Loss):
         norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
         factor = self.tau / norm.clamp_min(self.tau)
         return functional.cross_entropy((z * factor).masked_fill(masked, -math.inf), target, reduction="none")
-
-    def settings(self) -> dict[str, object]:
-        return {"tau": self.tau}

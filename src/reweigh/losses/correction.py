@@ -63,9 +63,6 @@ class Backward(Loss):
             log_p = log_p.clamp_min(math.log(self.clip))
         return -expected(self.u.to(logits)[target], log_p)
 
-    def settings(self) -> dict[str, object]:
-        return {"clip": self.clip}
-
 
 def check_classes(logits: Tensor, T: Tensor) -> None:
     if logits.shape[1] != len(T):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from inspect import signature
 
 import torch
 from torch import Tensor, nn
@@ -36,12 +37,9 @@ class Loss(nn.Module, ABC):
             return values
         return values.mean() if self.reduction == "mean" and len(values) else values.sum()
 
-    def settings(self) -> dict[str, object]:
-        """What `repr` shows."""
-        return {}
-
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+        values = {name: getattr(self, name, None) for name in signature(type(self)).parameters}
+        return ", ".join(f"{name}={value!r}" for name, value in values.items() if isinstance(value, int | float))
 
 
 def check(logits: Tensor, target: Tensor) -> None:

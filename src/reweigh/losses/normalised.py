@@ -36,9 +36,6 @@ class NCE_RCE(Loss):  # noqa: N801  # the literature's name
         passive = self.A * pick(log_p, target).expm1()
         return self.alpha * normalised(log_p, target) + self.beta * passive
 
-    def settings(self) -> dict[str, object]:
-        return {"alpha": self.alpha, "beta": self.beta, "A": self.A}
-
 
 class NCE_AGCE(Loss):  # noqa: N801
     """Normalised cross entropy with asymmetric GCE (Zhou 2021), L = α NCE + β ((a + 1)^q - (a + p_y)^q) / q.
@@ -66,9 +63,6 @@ class NCE_AGCE(Loss):  # noqa: N801
         passive = (float((self.a + 1) ** self.q) - powered) / self.q
         return self.alpha * normalised(log_p, target) + self.beta * passive
 
-    def settings(self) -> dict[str, object]:
-        return {"alpha": self.alpha, "beta": self.beta, "a": self.a, "q": self.q}
-
 
 class ANL_CE(Loss):  # noqa: N801
     """Active negative loss (Ye 2023), L = α NCE + β NNCE, NNCE = 1 - (a + log p_y) / Σ_k (a + log p_k), a = -log 1e-7.
@@ -89,9 +83,6 @@ class ANL_CE(Loss):  # noqa: N801
         log_p = logits.log_softmax(1)
         lifted = (log_p - math.log(1e-7)).clamp_min(0)
         return self.alpha * normalised(log_p, target) + self.beta * (1 - pick(lifted, target) / lifted.sum(1))
-
-    def settings(self) -> dict[str, object]:
-        return {"alpha": self.alpha, "beta": self.beta}
 
 
 def normalised(log_p: Tensor, target: Tensor) -> Tensor:

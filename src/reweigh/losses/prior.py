@@ -34,9 +34,6 @@ class LogitAdjustment(Loss):
             raise ValueError(f"class_counts is for {len(self.prior)} classes, the logits have {logits.shape[1]}")
         return functional.cross_entropy(logits + self.tau * self.prior.to(logits), target, reduction="none")
 
-    def settings(self) -> dict[str, object]:
-        return {"tau": self.tau}
-
 
 class BalancedSoftmax(LogitAdjustment):
     """Balanced softmax (Ren 2020): logit adjustment with τ = 1.
@@ -47,9 +44,6 @@ class BalancedSoftmax(LogitAdjustment):
 
     def __init__(self, class_counts: npt.ArrayLike | Tensor, *, reduction: str = "mean") -> None:
         super().__init__(class_counts, reduction=reduction)
-
-    def settings(self) -> dict[str, object]:
-        return {}
 
 
 def checked_counts(owner: str, class_counts: npt.ArrayLike | Tensor) -> npt.NDArray[np.float64]:

@@ -38,9 +38,6 @@ class LabelSmoothing(Loss):
         label = -own * pick(log_p, target)
         return label - everywhere * log_p.sum(1) if everywhere else label  # 0 log 0 = 0: a class may be masked out
 
-    def settings(self) -> dict[str, object]:
-        return {"epsilon": self.epsilon, "sl_compat": self.sl_compat}
-
 
 class BootstrapSoft(Loss):
     """Soft bootstrapping (Reed 2015), L = -Σ q_j log p_j with q = β e_y + (1 - β) p.
@@ -59,9 +56,6 @@ class BootstrapSoft(Loss):
         log_p = logits.log_softmax(1)
         return -self.beta * pick(log_p, target) - (1 - self.beta) * expected(log_p.exp(), log_p)
 
-    def settings(self) -> dict[str, object]:
-        return {"beta": self.beta}
-
 
 class BootstrapHard(Loss):
     """Hard bootstrapping (Reed 2015), q = β e_y + (1 - β) e_ŷ with ŷ = argmax p; gradient p - q.
@@ -76,9 +70,6 @@ class BootstrapHard(Loss):
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         return bootstrapped(logits, target, self.beta)
-
-    def settings(self) -> dict[str, object]:
-        return {"beta": self.beta}
 
 
 def bootstrapped(logits: Tensor, target: Tensor, beta: float) -> Tensor:

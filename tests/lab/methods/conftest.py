@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from reweigh.lab.batches import Resident, Shuffled
-from reweigh.lab.methods import Context, Method, method_from
+from reweigh.lab.methods import Context, Method
 from reweigh.lab.nets import build
+from reweigh.lab.objectives import method_from
 from reweigh.lab.spec import parse
 from reweigh.noise import symmetric
 from reweigh.streams import generator

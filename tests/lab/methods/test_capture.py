@@ -14,9 +14,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from reweigh.lab.methods import NAMES, Context, Method, method_from
+from reweigh.lab.methods import Context, Method
 from reweigh.lab.methods.cell import Drawn, Number
-from reweigh.lab.objectives.methods import PARTS
+from reweigh.lab.objectives import METHODS, method_from
 from reweigh.lab.spec import parse
 from reweigh.lab.train.captured import Captured
 from reweigh.lab.train.evaluate import WAITING, Waiting
@@ -173,7 +173,7 @@ def trained(context: Context, method: Method, iteration: Callable[[int], Tensor]
 
 
 def test_every_method_is_captured_or_says_why_not() -> None:
-    known = {**NAMES, **PARTS}
+    known = {kind.__name__: kind for kind in METHODS}
     assert {parse(text).name for text in CAPTURED} == {name for name in known if hasattr(known[name], "capture_key")}
     assert {name for name in known if hasattr(known[name], "uncaptured")} == {"DRSA", "CAE"}
     assert len(known) == 2 + len({parse(text).name for text in CAPTURED})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,8 @@ from hypothesis import strategies as st
 
 from paper.presets import authors, paper
 from reweigh.lab.data.registry import NAMES
-from reweigh.lab.objectives.losses import NAMES as LOSSES
-from reweigh.lab.objectives.methods import NAMES as METHODS
-from reweigh.lab.objectives.methods import PARTS
 from reweigh.lab.spec import Run
 from reweigh.lab.spec.checks import DATA_NAMES
-from reweigh.lab.spec.expression import canonical
-from reweigh.lab.spec.rivals import ARGUMENTS, TIMES
 
 PLAIN: dict[str, Any] = {"data": "digits", "net": "mlp-256-256", "weighting": "DM(0.5, 8)"}
 
@@ -167,25 +161,3 @@ def test_other_losses_and_methods_have_other_names() -> None:
     assert len({run_of(weighting=None, method=text).hash() for text in texts}) == len(texts)
     sided = (run_of(weighting=None, loss=f"LabelSmoothing(0.1, {side})").hash() for side in (0, False))
     assert len(set(sided)) == 2, "0 is no False"
-
-
-def test_arguments_of_losses_and_methods_are_known_without_them() -> None:
-    found = {
-        name: {
-            key: ... if item.default is item.empty else canonical(item.default)
-            for key, item in signature(kind).parameters.items()
-            if key not in ("context", "reduction", "class_counts")
-        }
-        for name, kind in {**LOSSES, **METHODS, **PARTS}.items()
-    }
-    assert found == ARGUMENTS
-    assert {name: list(items) for name, items in found.items()} == {name: list(x) for name, x in ARGUMENTS.items()}
-
-
-def test_what_counts_epochs_in_one_method_does_in_all() -> None:
-    words = {key for times in TIMES.values() for key in times}
-    found = {name: {key for key in known if key in words} for name, known in ARGUMENTS.items()}
-    assert {name: keys for name, keys in found.items() if keys} == {
-        **{name: set(times) for name, times in TIMES.items()},
-        "Curriculum": {"start"},  # a share of the examples
-    }

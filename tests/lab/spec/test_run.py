@@ -191,7 +191,7 @@ def test_values_are_canonical() -> None:
         ({"taper": -1}, "taper is -1"),
         ({"taper": "linear(1, -1)"}, "taper: .*reaches -1"),
         ({"taper": "nan"}, "taper is nan"),
-        ({"taper": "DM(1, 2)"}, "taper: .*no schedule is called 'DM'"),
+        ({"taper": "DM(1, 2)"}, "taper: .*no schedule is named 'DM'"),
         ({"normalise": "Batch"}, "did you mean 'batch'"),
         ({"weighting": None, "method": "ELR(3, 0.7)", "normalise": "unit"}, "normalise is 'unit', which has no effect"),
         ({"text_vectors": "pv-dbow"}, "text_vectors is .pv-dbow., which has no effect"),

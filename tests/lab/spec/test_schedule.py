@@ -113,7 +113,7 @@ def test_wrong_parameter_schedules_are_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("linear(1, 0)", "no schedule is called 'linear'"),
+        ("linear(1, 0)", "no schedule is named 'linear'"),
         ("cosin", "did you mean 'cosine'"),
         ("step(0.1)", "missing a required"),
         ("step(0, at=[5])", "factor is 0"),

@@ -28,6 +28,7 @@ class ActiveBias(Teaching):
         mean_over: what mean(u) is over, the training "set" as in the paper or the "batch" as in public code.
     """
 
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
     kept: ClassVar[tuple[str, ...]] = ("count", "mean", "squares")
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -22,6 +23,8 @@ class CoTeaching(Teaching):
         warm_up: epochs in which the rate grows from 0.
         exponent: c of τ^c.
     """
+
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
 
     def __init__(self, context: Context, forget_rate: float, warm_up: int = 10, exponent: float = 1.0) -> None:
         super().__init__(context)

@@ -40,6 +40,7 @@ class D2L(Teaching):
         k: neighbours.
     """
 
+    times: ClassVar[dict[str, int]] = {"start": 0, "window": 2}
     kept: ClassVar[tuple[str, ...]] = ("dimensions", "turned", "alpha", "previous")
     capture_key = alike
 

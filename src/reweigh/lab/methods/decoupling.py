@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,8 @@ class Decoupling(Teaching):
     Args:
         warm_up: iterations with u = 1.
     """
+
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
 
     def __init__(self, context: Context, warm_up: int = 0) -> None:
         super().__init__(context)

@@ -33,6 +33,7 @@ class MDYRH(Teaching):
         eta: η of the regulariser.
     """
 
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
     kept: ClassVar[tuple[str, ...]] = ("table", "low", "high")
 
     def __init__(self, context: Context, warm_up: int = 105, alpha: float = 32.0, eta: float = 1.0) -> None:
@@ -106,6 +107,8 @@ class MDDYRSH(MDYRH):
         cooling: epochs over which the temperature falls.
         alpha, eta: as in `MDYRH`.
     """
+
+    times: ClassVar[dict[str, int]] = {"warm_up": 0, "soft_from": 0, "cooling": 1}
 
     def __init__(
         self,

@@ -40,6 +40,7 @@ class JointLabels(Teaching):
         prior: π: "uniform", or the frequencies of the "given" labels.
     """
 
+    times: ClassVar[dict[str, int]] = {"begin": 1, "slots": 1}
     kept: ClassVar[tuple[str, ...]] = ("labels", "latest", "buffer")
     capture_key = alike
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +61,8 @@ class LDAM(Teaching):
         drw_at: the epoch, from 0, from which classes are re-weighted; published is 160 of 200; None never.
         beta: of those weights.
     """
+
+    times: ClassVar[dict[str, int]] = {"drw_at": 0}
 
     def __init__(
         self,

@@ -49,6 +49,7 @@ class Masking(Teaching):
         average: decay of the average that predicts.
     """
 
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
     kept: ClassVar[tuple[str, ...]] = ("generator", "critic", "rms_g", "rms_d", "mean_net", "begun")
 
     def __init__(

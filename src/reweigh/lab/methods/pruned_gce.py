@@ -29,6 +29,7 @@ class PrunedGCE(Teaching):
         every: epochs between prunings.
     """
 
+    times: ClassVar[dict[str, int]] = {"start": 0, "every": 1}
     kept: ClassVar[tuple[str, ...]] = ("kept_examples", "best", "best_accuracy")
     capture_key = alike
 

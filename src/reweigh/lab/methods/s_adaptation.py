@@ -59,6 +59,7 @@ class SAdaptation(Teaching):
         top: keep only this many given labels in each row of the start; None keeps all.
     """
 
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
     reads_features: ClassVar[bool] = True
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +29,8 @@ class SIGUA(Teaching):
         rate: share of the large losses that is unlearned; published are 0.3, and 0.4 at 20 % noise.
         warm_up: epochs in which the forget rate grows from 0.
     """
+
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
 
     def __init__(
         self, context: Context, forget_rate: float, gamma: float = 0.01, rate: float = 0.3, warm_up: int = 10
@@ -68,6 +71,8 @@ class SIGUABC(Teaching):
         gamma: γ.
         warm_up: epochs in which negative losses are followed as they are.
     """
+
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
 
     def __init__(self, context: Context, T: Matrix, gamma: float = 1.0, warm_up: int = 0) -> None:
         super().__init__(context)

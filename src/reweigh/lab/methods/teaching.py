@@ -22,12 +22,16 @@ class Teaching:
     `kept` names the attributes that a checkpoint needs: tensors, numbers, texts, None and lists or dicts of them, or
     anything with a state dict of its own.
 
+    `times` names the arguments that count epochs or iterations of the run, with the least value of each: they shrink
+    with a shorter run. Lengths of trainings of their own (`mentor_steps`) and shares of the run (`burn_in`) do not.
+
     A method takes part in the capture of iterations as one graph (`reweigh.lab.train.captured`) by `capture_key(step)`,
     and where the host decides anything from step to step, by `prepare(step, size)`. One that can't may say why:
     `uncaptured`. The net is compiled as a whole: one that calls its parts instead says so, `reads_features`.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
+    times: ClassVar[dict[str, int]] = {}
     trainable: nn.Module
     predictor: nn.Module
 

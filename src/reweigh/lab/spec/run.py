@@ -22,7 +22,6 @@ from reweigh.lab.spec.checks import (
     taper_value,
 )
 from reweigh.lab.spec.expression import parse
-from reweigh.lab.spec.signatures import bound, brief
 
 Count: TypeAlias = Literal["per_class", "overall", "independent"]
 Normalise: TypeAlias = Literal["auto", "batch", "class", "unit", "none"]
@@ -183,6 +182,8 @@ class Run:
 
     def identity(self) -> dict[str, Any]:
         """What tells runs apart: the hashed fields that differ from their defaults, however they were written."""
+        from reweigh.lab.objectives import bound  # imports torch, which this package does not
+
         hashed = {field.name for field in describe() if field.hashed}
         values = {name: value for name, value in self.to_mapping().items() if name in hashed}
         for name in _EXPRESSIONS & values.keys():
@@ -197,6 +198,8 @@ class Run:
 
     def folder_name(self) -> str:
         """The run's folder: the main choices for people, the hash for certainty; equal runs, equal names."""
+        from reweigh.lab.objectives import brief
+
         taught, noise, imbalance = (
             None if text is None else str(brief(parse(text)))
             for text in (self.weighting or self.loss or self.method, self.noise, self.imbalance)

@@ -64,14 +64,14 @@ def at_step(expression: Expression, step: float, total: int) -> Expression:
     return _with_schedules(expression, lambda schedule: value_at(schedule, step, total))
 
 
-def sooner(schedule: Expression, share: float) -> Expression:
-    """A schedule of either kind for a training of a `share` of the iterations: times above 1 shrink with it.
+def rescale_schedule(schedule: Expression, share: float) -> Expression:
+    """Adapt a schedule of either kind to a run with a `share` of the iterations: times above 1 shrink in proportion.
 
-    Those up to 1 are fractions and stay.
+    Times up to 1 are fractions of the training and stay.
 
     >>> from reweigh.lab.spec import parse
-    >>> print(sooner(parse("step(0.1, at=[0.5, 15000])"), 0.1), sooner(parse("halving(10000)"), 0.1))
-    step(0.1, at=[0.5, 1500]) halving(every=1000)
+    >>> print(rescale_schedule(parse("step(0.1, at=[0.5, 15000])"), 0.1))
+    step(0.1, at=[0.5, 1500])
     """
 
     def shrunk(key: str, value: Value) -> Value:
@@ -87,14 +87,14 @@ def sooner(schedule: Expression, share: float) -> Expression:
     return Expression(schedule.name, schedule.args, kwargs)
 
 
-def all_sooner(expression: Expression, share: float) -> Expression:
-    """The expression with every parameter schedule in it `sooner`.
+def rescale_schedules(expression: Expression, share: float) -> Expression:
+    """Apply `rescale_schedule` to every parameter schedule in the expression.
 
     >>> from reweigh.lab.spec import parse
-    >>> print(all_sooner(parse("DM(1, linear(0, 16, until=5000))"), 0.1))
+    >>> print(rescale_schedules(parse("DM(1, linear(0, 16, until=5000))"), 0.1))
     DM(1, linear(0, 16, until=500))
     """
-    return _with_schedules(expression, lambda schedule: sooner(schedule, share))
+    return _with_schedules(expression, lambda schedule: rescale_schedule(schedule, share))
 
 
 def is_scheduled(expression: Expression) -> bool:
@@ -220,7 +220,7 @@ def _evaluate(kinds: _Kinds, schedule: Expression, step: float, total: int) -> f
 
 def _kind(kinds: _Kinds, schedule: Expression) -> Callable[..., float]:
     if schedule.name not in kinds:
-        raise ValueError(f"no schedule is called {schedule.name!r}; {nearest(schedule.name, list(kinds))}")
+        raise ValueError(f"no schedule is named {schedule.name!r}; {nearest(schedule.name, list(kinds))}")
     return kinds[schedule.name]
 
 
