@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reweigh.errors import DataError
-from reweigh.noise.arguments import Labels, Seed, check_labels, expression, quota, random_source
-from reweigh.noise.arrays import read_array
-from reweigh.noise.corruption import label_hash
+from reweigh.noise.corruption import Labels, Seed, check_labels, expression, label_hash, quota, random_source
+from reweigh.noise.files import read_array
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from reweigh.losses import (
     LogitClip,
     Loss,
 )
-from reweigh.noise.transition import map_matrix, symmetric_matrix
+from reweigh.noise.class_noise import map_matrix, symmetric_matrix
 
 C = 10
 COUNTS = torch.arange(1, C + 1)

@@ -190,7 +190,7 @@ BROKEN = {
     "head.npy": (npy(np.arange(4))[:20], "not a plain numpy file"),
     "empty.npy": (b"", "not a plain numpy file"),
     "text-inside.npy": (b"1\n2\n", "not a plain numpy file"),
-    "two.npz": (npz(a=np.arange(2), b=np.arange(2)), "a, b; say which"),
+    "two.npz": (npz(a=np.arange(2), b=np.arange(2)), "a, b; choose one"),
     "nothing.npz": (npz(), "no arrays"),
     "cut.npz": (npz(a=np.arange(4))[:-30], "not a plain numpy file"),
     "float.npz": (npz(a=np.zeros(3)), "float64"),

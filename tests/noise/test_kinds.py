@@ -59,7 +59,7 @@ def test_what_a_kind_needs_is_asked_for(kind: str, missing: str) -> None:
     [("symetric", "symmetric"), ("pairs", "pair"), ("super_class_pair", "superclass_pair"), ("instance", None)],
 )
 def test_the_nearest_name_is_offered(word: str, near: str | None) -> None:
-    with pytest.raises(ValueError, match=f"no noise called '{word}'") as caught:
+    with pytest.raises(ValueError, match=f"no noise is named '{word}'") as caught:
         noise.corrupt(word, LABELS, 0.4)
     if near:
         assert f"did you mean '{near}'?" in str(caught.value)

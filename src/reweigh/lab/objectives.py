@@ -63,7 +63,7 @@ from reweigh.losses import (
     Loss,
 )
 from reweigh.noise import map_matrix, symmetric_matrix
-from reweigh.noise.arrays import read_array
+from reweigh.noise.files import read_array
 from reweigh.weightings import (
     AEL,
     AGCE,

@@ -21,7 +21,7 @@ from reweigh.lab.procedures.forgetting import best
 from reweigh.lab.run import execute
 from reweigh.lab.run.material import gather
 from reweigh.lab.spec import Run, parse
-from reweigh.noise.transition import map_matrix, symmetric_matrix
+from reweigh.noise.class_noise import map_matrix, symmetric_matrix
 from reweigh.streams import generator
 
 EPOCHS, PER_EPOCH = 12, 3

@@ -14,7 +14,7 @@ from reweigh.checks import number, one_of
 from reweigh.lab.batches import Batch, Shuffled
 from reweigh.lab.methods.protocol import Context
 from reweigh.lab.methods.teaching import Teaching, alike, counts_for, row_losses
-from reweigh.noise.arrays import read_array
+from reweigh.noise.files import read_array
 from reweigh.streams import generator
 
 

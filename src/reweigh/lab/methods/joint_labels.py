@@ -18,7 +18,7 @@ from reweigh.lab.methods.teaching import Teaching, alike
 from reweigh.lab.record.files import make_folder, replace_file
 from reweigh.losses.loss import expected
 from reweigh.margin import at_least_float32
-from reweigh.noise.arrays import array_bytes
+from reweigh.noise.files import array_bytes
 
 
 class JointLabels(Teaching):

@@ -14,7 +14,7 @@ from reweigh.lab.methods.protocol import Context
 from reweigh.lab.methods.small_loss import Forgetting, ascending
 from reweigh.lab.methods.teaching import Teaching, row_losses, starting_epoch
 from reweigh.losses import Backward
-from reweigh.losses.matrix import Matrix
+from reweigh.losses.correction import Matrix
 from reweigh.margin import at_least_float32
 
 

@@ -10,7 +10,7 @@ from reweigh.errors import DataError
 from reweigh.lab.batches import Batch
 from reweigh.lab.methods.protocol import Context
 from reweigh.lab.methods.teaching import Teaching, alike, row_losses
-from reweigh.noise.arrays import read_array
+from reweigh.noise.files import read_array
 
 
 class SoftLabels(Teaching):

@@ -25,7 +25,7 @@ from reweigh.lab.record.files import make_folder, read_json, replace_file, write
 from reweigh.lab.run.material import Material
 from reweigh.lab.spec import Expression, Run, parse
 from reweigh.lab.suspects.correct import Corrected, log_csv
-from reweigh.noise.arrays import array_bytes, file_hash
+from reweigh.noise.files import array_bytes, file_hash
 
 FORMAT = 1
 FILE, LOG = "correction.json", "changes.csv"
