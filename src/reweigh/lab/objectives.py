@@ -21,29 +21,22 @@ from reweigh.checks import flag, nearest
 from reweigh.lab.methods import Context, Method
 from reweigh.lab.methods.active_bias import ActiveBias
 from reweigh.lab.methods.anl import ANL
-from reweigh.lab.methods.cae import CAE
-from reweigh.lab.methods.class_balanced import ClassBalanced
-from reweigh.lab.methods.co_teaching import CoTeaching
+from reweigh.lab.methods.class_imbalance import LDAM, ClassBalanced
 from reweigh.lab.methods.curriculum import Curriculum
 from reweigh.lab.methods.d2l import D2L
-from reweigh.lab.methods.decoupling import Decoupling
-from reweigh.lab.methods.drsa import DRSA
 from reweigh.lab.methods.dynamic_bootstrap import MDDYRSH, MDYRH
 from reweigh.lab.methods.elr import ELR
-from reweigh.lab.methods.joint_labels import JointLabels
-from reweigh.lab.methods.ldam import LDAM
-from reweigh.lab.methods.learning_to_reweight import LearningToReweight
+from reweigh.lab.methods.learned_weights import LearningToReweight, MetaWeightNet
 from reweigh.lab.methods.masking import Masking
 from reweigh.lab.methods.mentor_net import MentorNetDD, MentorNetPD
-from reweigh.lab.methods.meta_weight_net import MetaWeightNet
-from reweigh.lab.methods.ohem import OHEM
 from reweigh.lab.methods.osm_caa import OSMCAA
 from reweigh.lab.methods.pro_self_lc import ProSelfLC
 from reweigh.lab.methods.pruned_gce import PrunedGCE
 from reweigh.lab.methods.s_adaptation import SAdaptation
+from reweigh.lab.methods.selection import OHEM, SIGUA, SIGUABC, CoTeaching, Decoupling
 from reweigh.lab.methods.self_paced import SPCL, SelfPaced
-from reweigh.lab.methods.sigua import SIGUA, SIGUABC
-from reweigh.lab.methods.soft_labels import SoftLabels
+from reweigh.lab.methods.soft_labels import JointLabels, SoftLabels
+from reweigh.lab.methods.video import CAE, DRSA
 from reweigh.lab.spec.expression import Expression, Value, canonical
 from reweigh.lab.spec.schedule import rescale_schedules
 from reweigh.losses import (

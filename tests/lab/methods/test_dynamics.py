@@ -14,9 +14,8 @@ import torch
 from torch.nn.functional import cross_entropy, one_hot
 
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.d2l import D2L, trust
+from reweigh.lab.methods.d2l import D2L, intrinsic_dimension, trust, turns
 from reweigh.lab.methods.dynamic_bootstrap import MDDYRSH, MDYRH, bootstrapped, mixup_loss, spread
-from reweigh.lab.methods.lid import intrinsic_dimension, turns
 from reweigh.lab.run import execute
 from reweigh.lab.spec import Run
 from reweigh.labels.beta_mixture import fit, look_up, scaled

@@ -13,9 +13,7 @@ from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from reweigh.lab.batches import Batch
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.alignment import alignments, trained, trusted_gradient
-from reweigh.lab.methods.learning_to_reweight import shares
-from reweigh.lab.methods.meta_weight_net import MetaWeightNet
+from reweigh.lab.methods.learned_weights import MetaWeightNet, alignments, shares, trained, trusted_gradient
 from reweigh.lab.nets import build
 
 Make = Callable[..., Any]

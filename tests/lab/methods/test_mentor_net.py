@@ -9,8 +9,15 @@ import torch
 from torch.nn.functional import cross_entropy, one_hot
 
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.mentor import Mentor, predefined, predefined_rows, train_mentor
-from reweigh.lab.methods.mentor_net import MentorNetDD, MentorNetPD, survivors
+from reweigh.lab.methods.mentor_net import (
+    Mentor,
+    MentorNetDD,
+    MentorNetPD,
+    predefined,
+    predefined_rows,
+    survivors,
+    train_mentor,
+)
 
 MakeContext = Callable[..., Context]
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.trusted import trusted_batches
+from reweigh.lab.methods.learned_weights import trusted_batches
 from reweigh.lab.objectives import method_from
 from reweigh.lab.spec import parse
 

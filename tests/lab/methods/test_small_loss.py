@@ -10,10 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.co_teaching import CoTeaching, exchange
-from reweigh.lab.methods.decoupling import Decoupling
-from reweigh.lab.methods.sigua import SIGUA, SIGUABC
-from reweigh.lab.methods.small_loss import Forgetting
+from reweigh.lab.methods.selection import SIGUA, SIGUABC, CoTeaching, Decoupling, Forgetting, exchange
 
 MakeContext = Callable[..., Context]
 

@@ -13,7 +13,7 @@ import torch
 from reweigh.lab.batches import Batch, Resident, Shuffled
 from reweigh.lab.methods import Context
 from reweigh.lab.methods.curriculum import Curriculum, Paced, fraction_at
-from reweigh.lab.methods.joint_labels import JointLabels, entropy_loss, prior_loss
+from reweigh.lab.methods.soft_labels import JointLabels, entropy_loss, prior_loss
 from reweigh.lab.nets import build
 from reweigh.lab.objectives import loss_from, method_from
 from reweigh.lab.procedures import anchor_matrix

@@ -1,0 +1,236 @@
+"""Methods that learn example weights from trusted examples: Learning to Reweight and Meta-Weight-Net."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from reweigh.checks import flag, integer, number
+from reweigh.lab.batches import Batch, Loader, Resident, Shuffled
+from reweigh.lab.methods.cell import Drawn, Number
+from reweigh.lab.methods.protocol import Context
+from reweigh.lab.methods.teaching import Teaching, alike, backwards, counts_for, row_losses
+from reweigh.streams import generator, mix
+
+
+def trusted_batches(owner: str, context: Context, size: int) -> Resident | Loader:
+    """The context's trusted examples with an order of their own, `size` a batch or as many as there are.
+
+    The order and the augmentation are functions of the run's seed and the step, independent of the training part's.
+    """
+    if context.trusted is None or len(context.trusted) == 0:
+        raise ValueError(
+            f"{owner} needs trusted examples: hold some out with validation=0.1 and validation_labels='clean'"
+        )
+    size = min(integer(1)(f"{owner}'s clean_batch", size), len(context.trusted))
+    seed = mix(context.seed, "trusted")
+    return context.trusted.with_order(Shuffled(len(context.trusted), size, seed), seed)
+
+
+class Planned:
+    """Batches by step; where they lie on the device, what is planned for a step always lies in one place.
+
+    Args:
+        batches: which.
+    """
+
+    def __init__(self, batches: Resident | Loader) -> None:
+        self._batches = batches
+        self._plan = Drawn(self._draw, batches.device)
+
+    def prepare(self, step: int) -> None:
+        """Plan that step's batch, so that capturing `batch(step)` captures only how it is assembled."""
+        if isinstance(self._batches, Resident):
+            self._plan.at(step, 0)
+
+    def batch(self, step: int) -> Batch:
+        """The batch of that step."""
+        if isinstance(self._batches, Resident):
+            return self._batches.assemble(*self._plan.at(step, 0))
+        return self._batches.batch(step)
+
+    def _draw(self, step: int, size: int) -> tuple[Tensor, ...]:
+        return (self._batches.plan(step),) if isinstance(self._batches, Resident) else ()
+
+
+def alignments(losses: Tensor, parameters: Sequence[Tensor], direction: Sequence[Tensor]) -> Tensor:
+    """(B,) u_i = <∇ l_i, direction>, for all examples by one double backward pass; the graph of `losses` is kept.
+
+    With G(ε) = ∇ Σ ε_i l_i, which is linear in ε, u = ∂ <G(ε), direction> / ∂ε.
+    """
+    epsilon = torch.zeros_like(losses, requires_grad=True)
+    with backwards(losses):
+        gradients = torch.autograd.grad((epsilon * losses).sum(), parameters, create_graph=True, allow_unused=True)
+        pairs = zip(gradients, direction, strict=True)
+        total = torch.stack([(g * d).sum() for g, d in pairs if g is not None]).sum()
+        (u,) = torch.autograd.grad(total, epsilon, retain_graph=True)
+    return u
+
+
+def trusted_gradient(net: nn.Module, parameters: Mapping[str, Tensor], batch: Batch) -> list[Tensor]:
+    """∇ of the mean cross entropy of a trusted batch at `parameters`; the net's running statistics stay untouched."""
+    at = {name: tensor.detach().requires_grad_() for name, tensor in parameters.items()}
+    buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    logits = functional_call(net, (at, buffers), (batch.inputs,))
+    loss = row_losses(logits, batch.target).mean()
+    with backwards(loss):
+        gradients = torch.autograd.grad(loss, list(at.values()), allow_unused=True)
+    return [
+        torch.zeros_like(tensor) if gradient is None else gradient
+        for tensor, gradient in zip(at.values(), gradients, strict=True)
+    ]
+
+
+def trained(net: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that learn, by name."""
+    return {name: parameter for name, parameter in net.named_parameters() if parameter.requires_grad}
+
+
+class LearningToReweight(Teaching):
+    """L = Σ w_i l_i, w ∝ max(u, 0), u_i = <∇ of the trusted loss, ∇ l_i>; the weights of a batch sum to 1 or are all 0.
+
+    The published look-ahead step and its derivative at ε = 0 give exactly these inner products, times a rate that
+    cancels. Weight decay stays outside.
+
+    Args:
+        clean_batch: trusted examples per iteration.
+    """
+
+    capture_key = alike
+    differentiates_twice: ClassVar[bool] = True
+
+    def __init__(self, context: Context, clean_batch: int = 100) -> None:
+        super().__init__(context)
+        self.clean = Planned(trusted_batches("LearningToReweight", context, clean_batch))
+
+    def prepare(self, step: int, size: int) -> None:
+        self.clean.prepare(step)
+
+    def loss(self, batch: Batch, step: int) -> Tensor:
+        parameters = trained(self.net)
+        direction = trusted_gradient(self.net, parameters, self.clean.batch(step))
+        losses = row_losses(self.net(batch.inputs), batch.target)
+        w = shares(alignments(losses, list(parameters.values()), direction))
+        return (w * losses).sum()
+
+
+def shares(u: Tensor) -> Tensor:
+    """max(u, 0) / Σ max(u, 0), or zeros.
+
+    >>> import torch
+    >>> shares(torch.tensor([3.0, -1.0, 1.0])), shares(torch.tensor([-1.0, 0.0]))
+    (tensor([0.7500, 0.0000, 0.2500]), tensor([0., 0.]))
+    """
+    positive = u.clamp_min(0)
+    total = positive.sum()
+    return positive / (total + (total == 0))
+
+
+class WeightNet(nn.Module):
+    """V(l): 1 - hidden ReLU - 1 sigmoid, in float32, autocast or not.
+
+    Args:
+        hidden: units.
+        draws: for the initial values, uniform as torch's linear layers have them.
+    """
+
+    def __init__(self, hidden: int, draws: torch.Generator) -> None:
+        super().__init__()
+        with torch.device("meta"):  # torch's own values would be draws from its global generator
+            self.layers = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, 1), nn.Sigmoid())
+        self.to_empty(device="cpu")
+        with torch.no_grad():
+            for parameter, fan_in in zip(self.parameters(), (1, 1, hidden, hidden), strict=True):
+                parameter.copy_((2 * torch.rand(parameter.shape, generator=draws) - 1) / fan_in**0.5)
+
+    def forward(self, losses: Tensor) -> Tensor:
+        """(B,) weights in (0, 1)."""
+        with torch.autocast(losses.device.type, enabled=False):
+            v: Tensor = self.layers(losses[:, None].float())
+        return v.squeeze(1)
+
+
+class MetaWeightNet(Teaching):
+    """L = Σ V(l_i) l_i / B, where V is taught so that a step with its weights lowers the loss of trusted examples.
+
+    Each iteration: θ' = θ - α Σ V(l_i) ∇ l_i / B; ∂ L_trusted(θ') / ∂V_i = -(α / B) <∇ L_trusted(θ'), ∇ l_i>, which is
+    handed to V's own Adam; then L with the new V. Since V depends on the loss alone, what it learns is a weighting,
+    w(p) = 2 (1 - p) V(-log p).
+
+    Args:
+        hidden: units of V.
+        meta_lr, meta_decay: of V's Adam.
+        inner_lr: α; None is the run's learning rate, which follows its schedule, as published. Adam's rates are too
+            small for this step, which is one of plain descent: give a number there.
+        clean_batch: trusted examples per iteration.
+        normalise: divide by Σ V instead of B, as the older published script does.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("V", "optimiser")
+    capture_key = alike
+    differentiates_twice: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        context: Context,
+        hidden: int = 100,
+        meta_lr: float = 1e-3,
+        meta_decay: float = 1e-4,
+        inner_lr: float | None = None,
+        clean_batch: int = 100,
+        normalise: bool = False,
+    ) -> None:
+        super().__init__(context)
+        self.clean = Planned(trusted_batches("MetaWeightNet", context, clean_batch))
+        units: int = integer(1)("MetaWeightNet's hidden", hidden)
+        rate: float = number(0, above=True)("MetaWeightNet's meta_lr", meta_lr)
+        decay: float = number(0)("MetaWeightNet's meta_decay", meta_decay)
+        constant = None if inner_lr is None else number(0, above=True)("MetaWeightNet's inner_lr", inner_lr)
+        self.alpha_at = context.learning_rate if constant is None else lambda step: constant
+        self.alpha = Number(context.device)
+        self.normalise = flag("MetaWeightNet's normalise", normalise)
+        self.V = WeightNet(units, generator(context.seed, "weight net")).to(context.device)
+        self.optimiser = torch.optim.Adam(
+            self.V.parameters(), lr=rate, weight_decay=decay, capturable=context.device.type == "cuda"
+        )
+
+    def prepare(self, step: int, size: int) -> None:
+        self.clean.prepare(step)
+        self.alpha.set(self.alpha_at(step))
+
+    def loss(self, batch: Batch, step: int) -> Tensor:
+        losses = row_losses(self.net(batch.inputs), batch.target)
+        self.teach(losses, self.clean.batch(step), self.alpha.set(self.alpha_at(step)))
+        with torch.no_grad():
+            v = self.V(losses)
+        mean: Tensor = (v * losses).sum() / (v.sum() if self.normalise else len(v))
+        return mean
+
+    def teach(self, losses: Tensor, clean: Batch, alpha: Tensor) -> None:
+        """One step of V, for a step of the net by α."""
+        v = self.V(losses.detach())
+        share = v / v.sum() if self.normalise else v / len(v)
+        parameters = trained(self.net)
+        with backwards(losses):
+            gradients = torch.autograd.grad(
+                (share.detach() * losses).sum(), list(parameters.values()), retain_graph=True, allow_unused=True
+            )
+        ahead = {
+            name: parameter if gradient is None else parameter - alpha * gradient
+            for (name, parameter), gradient in zip(parameters.items(), gradients, strict=True)
+        }
+        direction = trusted_gradient(self.net, ahead, clean)
+        u = alignments(losses, list(parameters.values()), direction)
+        self.optimiser.zero_grad()
+        with backwards(losses):
+            (-alpha * (u * share).sum()).backward()
+        self.optimiser.step()
+
+    def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
+        losses = row_losses(logits, target)
+        with torch.no_grad():
+            return counts_for(self.V(losses), losses)
