@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from reweigh.lab.methods import Context, Method
-from reweigh.lab.methods.cell import Drawn, Number
+from reweigh.lab.methods.device_values import DeviceDraws, DeviceNumber
 from reweigh.lab.objectives import METHODS, method_from
 from reweigh.lab.spec import parse
 from reweigh.lab.train.captured import Captured
@@ -219,8 +219,8 @@ def test_the_tape_refuses_what_a_graph_cannot_hold(work: Callable[[Tensor], obje
 
 def test_a_number_that_the_host_changes_is_seen_by_what_was_captured() -> None:
     number, drawn = (
-        Number(torch.device("cpu")),
-        Drawn(lambda step, size: (torch.full((size,), step),), torch.device("cpu")),
+        DeviceNumber(torch.device("cpu")),
+        DeviceDraws(lambda step, size: (torch.full((size,), step),), torch.device("cpu")),
     )
     found = torch.zeros(3, dtype=torch.float64)
     number.set(2.0)

@@ -12,13 +12,13 @@ from torch import Tensor
 from reweigh.lab import objectives
 from reweigh.lab.batches import Batch
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.teaching import Teaching, row_losses
+from reweigh.lab.methods.base import BaseMethod, row_losses
 from reweigh.lab.objectives import method_from, rescale_objective
 from reweigh.lab.search.space import parse_space
 from reweigh.lab.spec import Run, parse
 
 
-class HalfSpeed(Teaching):
+class HalfSpeed(BaseMethod):
     """L = factor CE after `warm_up` epochs of CE."""
 
     times: ClassVar[dict[str, int]] = {"warm_up": 0}

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from reweigh.checks import number, one_of
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, check_start_epoch, gradient_norm, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, counts_for, row_losses, starting_epoch
 
 
-class ActiveBias(Teaching):
+class ActiveBias(BaseMethod):
     """L = Σ v l / B with v = u / mean(u), u from the history H of the example's p, one entry per visit.
 
     "variance" (SGD-WPV): u = sqrt(var H + (var H)² / (|H| - 1)) + ε; "closeness" (SGD-WTC): u = H̄ (1 - H̄) + ε.
@@ -29,7 +29,7 @@ class ActiveBias(Teaching):
     """
 
     times: ClassVar[dict[str, int]] = {"warm_up": 0}
-    kept: ClassVar[tuple[str, ...]] = ("count", "mean", "squares")
+    saved: ClassVar[tuple[str, ...]] = ("count", "mean", "squares")
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ActiveBias(Teaching):
     ) -> None:
         super().__init__(context)
         self.form: str = one_of("variance", "closeness")("ActiveBias's form", form)
-        self.warm_up = starting_epoch(context, "ActiveBias's warm_up", warm_up)
+        self.warm_up = check_start_epoch(context, "ActiveBias's warm_up", warm_up)
         self.epsilon: float = number(0, above=True)("ActiveBias's epsilon", epsilon)
         self.mean_over: str = one_of("set", "batch")("ActiveBias's mean_over", mean_over)
         self.count, self.mean, self.squares = (
@@ -85,4 +85,4 @@ class ActiveBias(Teaching):
         return (variance + variance.square() / (count - 1).clamp_min(1)).sqrt() + self.epsilon
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
-        return counts_for(self.v(index, step), row_losses(logits, target))
+        return gradient_norm(self.v(index, step), row_losses(logits, target))

@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from reweigh.checks import number
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, check_start_epoch, constant_graph, gradient_norm, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, counts_for, row_losses, starting_epoch
 from reweigh.lab.nets import Net
 from reweigh.losses.prior import checked_counts
 from reweigh.margin import at_least_float32
@@ -38,14 +38,14 @@ def class_weights(class_counts: npt.ArrayLike, beta: float) -> Tensor:
     return torch.from_numpy(weights * len(counts) / weights.sum())
 
 
-class ClassBalanced(Teaching):
+class ClassBalanced(BaseMethod):
     """Cross entropy with a factor per class, L = Σ c_y l / B: divided by B, not by Σ c_y as torch's `weight` does.
 
     Args:
         beta: β in [0, 1).
     """
 
-    capture_key = alike
+    capture_key = constant_graph
 
     def __init__(self, context: Context, beta: float = 0.9999) -> None:
         super().__init__(context)
@@ -56,7 +56,7 @@ class ClassBalanced(Teaching):
         return (self.c[batch.target] * row_losses(self.net(batch.inputs), batch.target)).mean()
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
-        return counts_for(self.c[target], row_losses(logits, target))
+        return gradient_norm(self.c[target], row_losses(logits, target))
 
 
 class CosineLinear(nn.Linear):
@@ -86,7 +86,7 @@ def margins(class_counts: npt.ArrayLike, max_margin: float = 0.5) -> Tensor:
     return torch.where(counts > 0, max_margin * (least / counts.clamp_min(1)) ** 0.25, 0.0)
 
 
-class LDAM(Teaching):
+class LDAM(BaseMethod):
     """Cross entropy of s (cos θ - m_y e_y); from epoch `drw_at` on with class-balanced weights.
 
     The net's classifier is replaced by a cosine head whose logits are s cos θ. In terms of p = softmax(s cos θ)_y it is
@@ -116,7 +116,7 @@ class LDAM(Teaching):
         self.scale: float = number(0, above=True)("LDAM's scale", scale)
         self.shift = self.scale * margins(counts, number(0)("LDAM's max_margin", max_margin))
         self.shift = self.shift.to(context.device, torch.float32)
-        self.drw_at: int | None = None if drw_at is None else starting_epoch(context, "LDAM's drw_at", drw_at)
+        self.drw_at: int | None = None if drw_at is None else check_start_epoch(context, "LDAM's drw_at", drw_at)
         self.c = class_weights(counts, beta).to(context.device, torch.float32)
         old = context.net.classifier
         with torch.device("meta"):  # torch's own values would be draws from its global generator
@@ -146,7 +146,7 @@ class LDAM(Teaching):
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         losses = row_losses(logits, target)
         factor = weighting_factor((-losses).exp(), self.shift[target])
-        return counts_for(factor * self.c[target] if self.reweighted(step) else factor, losses)
+        return gradient_norm(factor * self.c[target] if self.reweighted(step) else factor, losses)
 
 
 def weighting_factor(p: Tensor, shift: Tensor) -> Tensor:

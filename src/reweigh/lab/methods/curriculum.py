@@ -12,13 +12,13 @@ from torch import Tensor
 
 from reweigh.checks import number, one_of
 from reweigh.lab.batches import Batch, Shuffled
+from reweigh.lab.methods.base import BaseMethod, constant_graph, gradient_norm, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, counts_for, row_losses
 from reweigh.noise.files import read_array
 from reweigh.streams import generator
 
 
-class Curriculum(Teaching):
+class Curriculum(BaseMethod):
     """Cross entropy on the easiest examples of every class, of which more and more are in.
 
     The fraction g grows from `start` to `end` over the first `until` of training, epoch by epoch:
@@ -37,7 +37,7 @@ class Curriculum(Teaching):
         pacing: linear, exponential or step.
     """
 
-    capture_key = alike  # the order of the batches is all that changes
+    capture_key = constant_graph  # the order of the batches is all that changes
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Curriculum(Teaching):
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         losses = row_losses(logits, target)
-        return counts_for(torch.ones_like(losses), losses)
+        return gradient_norm(torch.ones_like(losses), losses)
 
 
 def fraction_at(start: float, until: float, end: float, pacing: str) -> Callable[[float], float]:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from reweigh.checks import integer
 from reweigh.lab.batches import Batch
-from reweigh.lab.methods.cell import Number
+from reweigh.lab.methods.base import BaseMethod, check_start_epoch, constant_graph, eval_mode, snapshot
+from reweigh.lab.methods.device_values import DeviceNumber
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, evaluating, snapshot, starting_epoch
 from reweigh.lab.nets import Net
 from reweigh.losses.smoothing import bootstrapped
 from reweigh.margin import at_least_float32
@@ -23,7 +23,7 @@ from reweigh.streams import generator
 _BATCHES, _SIZE = 10, 128
 
 
-class D2L(Teaching):
+class D2L(BaseMethod):
     """Hard bootstrapping with β = α_i, which falls after the turning point: α_i = exp(-(i / epochs) LID_i / min LID).
 
     At the start of every epoch i, LID_i is the mean local intrinsic dimension of the penultimate features of 1,280
@@ -42,8 +42,8 @@ class D2L(Teaching):
     """
 
     times: ClassVar[dict[str, int]] = {"start": 0, "window": 2}
-    kept: ClassVar[tuple[str, ...]] = ("dimensions", "turned", "alpha", "previous")
-    capture_key = alike
+    saved: ClassVar[tuple[str, ...]] = ("dimensions", "turned", "alpha", "previous")
+    capture_key = constant_graph
 
     def __init__(self, context: Context, start: int = 40, window: int = 5, k: int = 20) -> None:
         super().__init__(context)
@@ -52,14 +52,14 @@ class D2L(Teaching):
         self.body = context.net
         self.window: int = integer(2)("D2L's window", window)
         first = integer(0)("D2L's start", start) + self.window
-        self.start = starting_epoch(context, "D2L's start with its window", first) - self.window
+        self.start = check_start_epoch(context, "D2L's start with its window", first) - self.window
         self.k: int = integer(1, _SIZE - 1)("D2L's k", k)
         if len(context.labels) <= self.k:
             raise ValueError(f"D2L's k is {k}, which needs more than {k} training examples, not {len(context.labels)}")
         self.dimensions: list[float] = []
         self.turned = False
         self.alpha = 1.0
-        self.beta = Number(context.device)
+        self.beta = DeviceNumber(context.device)
         self.previous: dict[str, Tensor] | None = None
 
     def prepare(self, step: int, size: int) -> None:
@@ -91,7 +91,7 @@ class D2L(Teaching):
         """The mean LID of a fresh sample of training images."""
         images = self.sample(epoch)
         # without autocast, under which the first epoch begins and no other does
-        with evaluating(self.net), torch.autocast(images.device.type, enabled=False):
+        with eval_mode(self.net), torch.autocast(images.device.type, enabled=False):
             found = [
                 intrinsic_dimension(self.body.features(part), self.k)
                 for part in torch.split(images, _SIZE)

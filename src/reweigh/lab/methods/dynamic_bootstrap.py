@@ -11,15 +11,15 @@ from torch import Tensor
 
 from reweigh.checks import integer, number
 from reweigh.lab.batches import Batch
-from reweigh.lab.methods.cell import Drawn, Number, widest
+from reweigh.lab.methods.base import BaseMethod, check_start_epoch, eval_mode, logits_of, row_losses, without_gradients
+from reweigh.lab.methods.device_values import DeviceDraws, DeviceNumber, widest
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, evaluating, logits_of, row_losses, starting_epoch, without_gradients
 from reweigh.labels.beta_mixture import fit, look_up, scaled
 from reweigh.margin import at_least_float32
 from reweigh.streams import generator, numpy_generator
 
 
-class MDYRH(Teaching):
+class MDYRH(BaseMethod):
     """M-DYR-H: mixup with one λ ~ Beta(α, α) per batch, the labels bootstrapped hard by w = P(label is wrong).
 
     L = λ [(1 - w_a) CE(y_a) + w_a CE(z_a)] + (1 - λ) [the same with b] + η Σ_c (1/C) log((1/C) / mean p_c), where z is
@@ -34,17 +34,17 @@ class MDYRH(Teaching):
     """
 
     times: ClassVar[dict[str, int]] = {"warm_up": 0}
-    kept: ClassVar[tuple[str, ...]] = ("table", "low", "high")
+    saved: ClassVar[tuple[str, ...]] = ("table", "low", "high")
 
     def __init__(self, context: Context, warm_up: int = 105, alpha: float = 32.0, eta: float = 1.0) -> None:
         super().__init__(context)
-        self.warm_up = starting_epoch(context, f"{type(self).__name__}'s warm_up", warm_up)
+        self.warm_up = check_start_epoch(context, f"{type(self).__name__}'s warm_up", warm_up)
         self.alpha: float = number(0, above=True)(f"{type(self).__name__}'s alpha", alpha)
         self.eta: float = number(0)(f"{type(self).__name__}'s eta", eta)
         self.table: Tensor | None = None
         self.low, self.high = 0.0, 1.0
-        self.least, self.most = Number(context.device), Number(context.device)
-        self.mixing = Drawn(lambda step, size: self.draw(size, step), context.device)
+        self.least, self.most = DeviceNumber(context.device), DeviceNumber(context.device)
+        self.mixing = DeviceDraws(lambda step, size: self.draw(size, step), context.device)
 
     def capture_key(self, step: int) -> Hashable:
         return step // self.context.epoch < self.warm_up, self.table is None
@@ -73,7 +73,7 @@ class MDYRH(Teaching):
         """(B,) w; 1/2 as long as there is no mixture."""
         if self.table is None:
             return torch.full(batch.target.shape, 0.5, device=batch.target.device)
-        with evaluating(self.net):
+        with eval_mode(self.net):
             losses = row_losses(self.net(batch.inputs), batch.target)
         low, high = self.least.set(self.low), self.most.set(self.high)
         return look_up(self.table, (losses - low) / (high - low + 1e-6)).float()
@@ -120,11 +120,11 @@ class MDDYRSH(MDYRH):
         eta: float = 1.0,
     ) -> None:
         super().__init__(context, warm_up, alpha, eta)
-        self.soft_from = starting_epoch(context, "MDDYRSH's soft_from", soft_from)
+        self.soft_from = check_start_epoch(context, "MDDYRSH's soft_from", soft_from)
         if self.soft_from < self.warm_up:
             raise ValueError(f"MDDYRSH's soft_from is {soft_from}, before the end of its warm_up, {warm_up}")
         self.cooling: int = integer(1)("MDDYRSH's cooling", cooling)
-        self.heat = Number(context.device)
+        self.heat = DeviceNumber(context.device)
 
     def capture_key(self, step: int) -> Hashable:
         return super().capture_key(step), step // self.context.epoch < self.soft_from

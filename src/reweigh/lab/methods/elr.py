@@ -10,12 +10,12 @@ from torch.nn import functional
 
 from reweigh.checks import flag, number
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, constant_graph
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike
 from reweigh.margin import at_least_float32
 
 
-class ELR(Teaching):
+class ELR(BaseMethod):
     """L = CE + λ mean log(1 - <t_i, p_i>), t_i a running average of the example's own predictions.
 
     On each visit t_i ← β t_i + (1 - β) p_i first, p_i detached, clamped to [1e-4, 1 - 1e-4] and normalised; then the
@@ -29,8 +29,8 @@ class ELR(Teaching):
         half: keep t, N x C numbers, in float16.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("t",)
-    capture_key = alike
+    saved: ClassVar[tuple[str, ...]] = ("t",)
+    capture_key = constant_graph
 
     def __init__(self, context: Context, lam: float = 3.0, beta: float = 0.7, half: bool = False) -> None:
         super().__init__(context)

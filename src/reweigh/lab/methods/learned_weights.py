@@ -11,9 +11,9 @@ from torch.func import functional_call
 
 from reweigh.checks import flag, integer, number
 from reweigh.lab.batches import Batch, Loader, Resident, Shuffled
-from reweigh.lab.methods.cell import Drawn, Number
+from reweigh.lab.methods.base import BaseMethod, constant_graph, gradient_norm, row_losses, without_autocast
+from reweigh.lab.methods.device_values import DeviceDraws, DeviceNumber
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, backwards, counts_for, row_losses
 from reweigh.streams import generator, mix
 
 
@@ -40,7 +40,7 @@ class Planned:
 
     def __init__(self, batches: Resident | Loader) -> None:
         self._batches = batches
-        self._plan = Drawn(self._draw, batches.device)
+        self._plan = DeviceDraws(self._draw, batches.device)
 
     def prepare(self, step: int) -> None:
         """Plan that step's batch, so that capturing `batch(step)` captures only how it is assembled."""
@@ -63,7 +63,7 @@ def alignments(losses: Tensor, parameters: Sequence[Tensor], direction: Sequence
     With G(ε) = ∇ Σ ε_i l_i, which is linear in ε, u = ∂ <G(ε), direction> / ∂ε.
     """
     epsilon = torch.zeros_like(losses, requires_grad=True)
-    with backwards(losses):
+    with without_autocast(losses):
         gradients = torch.autograd.grad((epsilon * losses).sum(), parameters, create_graph=True, allow_unused=True)
         pairs = zip(gradients, direction, strict=True)
         total = torch.stack([(g * d).sum() for g, d in pairs if g is not None]).sum()
@@ -77,7 +77,7 @@ def trusted_gradient(net: nn.Module, parameters: Mapping[str, Tensor], batch: Ba
     buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}
     logits = functional_call(net, (at, buffers), (batch.inputs,))
     loss = row_losses(logits, batch.target).mean()
-    with backwards(loss):
+    with without_autocast(loss):
         gradients = torch.autograd.grad(loss, list(at.values()), allow_unused=True)
     return [
         torch.zeros_like(tensor) if gradient is None else gradient
@@ -90,7 +90,7 @@ def trained(net: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in net.named_parameters() if parameter.requires_grad}
 
 
-class LearningToReweight(Teaching):
+class LearningToReweight(BaseMethod):
     """L = Σ w_i l_i, w ∝ max(u, 0), u_i = <∇ of the trusted loss, ∇ l_i>; the weights of a batch sum to 1 or are all 0.
 
     The published look-ahead step and its derivative at ε = 0 give exactly these inner products, times a rate that
@@ -100,7 +100,7 @@ class LearningToReweight(Teaching):
         clean_batch: trusted examples per iteration.
     """
 
-    capture_key = alike
+    capture_key = constant_graph
     differentiates_twice: ClassVar[bool] = True
 
     def __init__(self, context: Context, clean_batch: int = 100) -> None:
@@ -154,7 +154,7 @@ class WeightNet(nn.Module):
         return v.squeeze(1)
 
 
-class MetaWeightNet(Teaching):
+class MetaWeightNet(BaseMethod):
     """L = Σ V(l_i) l_i / B, where V is taught so that a step with its weights lowers the loss of trusted examples.
 
     Each iteration: θ' = θ - α Σ V(l_i) ∇ l_i / B; ∂ L_trusted(θ') / ∂V_i = -(α / B) <∇ L_trusted(θ'), ∇ l_i>, which is
@@ -170,8 +170,8 @@ class MetaWeightNet(Teaching):
         normalise: divide by Σ V instead of B, as the older published script does.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("V", "optimiser")
-    capture_key = alike
+    saved: ClassVar[tuple[str, ...]] = ("V", "optimiser")
+    capture_key = constant_graph
     differentiates_twice: ClassVar[bool] = True
 
     def __init__(
@@ -191,7 +191,7 @@ class MetaWeightNet(Teaching):
         decay: float = number(0)("MetaWeightNet's meta_decay", meta_decay)
         constant = None if inner_lr is None else number(0, above=True)("MetaWeightNet's inner_lr", inner_lr)
         self.alpha_at = context.learning_rate if constant is None else lambda step: constant
-        self.alpha = Number(context.device)
+        self.alpha = DeviceNumber(context.device)
         self.normalise = flag("MetaWeightNet's normalise", normalise)
         self.V = WeightNet(units, generator(context.seed, "weight net")).to(context.device)
         self.optimiser = torch.optim.Adam(
@@ -215,7 +215,7 @@ class MetaWeightNet(Teaching):
         v = self.V(losses.detach())
         share = v / v.sum() if self.normalise else v / len(v)
         parameters = trained(self.net)
-        with backwards(losses):
+        with without_autocast(losses):
             gradients = torch.autograd.grad(
                 (share.detach() * losses).sum(), list(parameters.values()), retain_graph=True, allow_unused=True
             )
@@ -226,11 +226,11 @@ class MetaWeightNet(Teaching):
         direction = trusted_gradient(self.net, ahead, clean)
         u = alignments(losses, list(parameters.values()), direction)
         self.optimiser.zero_grad()
-        with backwards(losses):
+        with without_autocast(losses):
             (-alpha * (u * share).sum()).backward()
         self.optimiser.step()
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         losses = row_losses(logits, target)
         with torch.no_grad():
-            return counts_for(self.V(losses), losses)
+            return gradient_norm(self.V(losses), losses)

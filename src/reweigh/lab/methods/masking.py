@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from reweigh.checks import integer, number, one_of
 from reweigh.lab.batches import Batch
-from reweigh.lab.methods.cell import Drawn
+from reweigh.lab.methods.base import BaseMethod, check_start_epoch, logits_of, row_losses, without_autocast
+from reweigh.lab.methods.device_values import DeviceDraws
 from reweigh.lab.methods.protocol import Context
 from reweigh.lab.methods.s_adaptation import channel_losses
-from reweigh.lab.methods.teaching import Teaching, backwards, logits_of, row_losses, starting_epoch
 from reweigh.lab.spec.expression import Expression
 from reweigh.streams import generator
 
@@ -123,7 +123,7 @@ def anchors(logits: Tensor) -> Tensor:
     return p[p.argmax(0)]
 
 
-class Masking(Teaching):
+class Masking(BaseMethod):
     """L = -log (p S)_y through a generated matrix S per example, whose structure must pass for the prescribed mask.
 
     After `warm_up` epochs of cross entropy, the generator is trained to match a transition matrix estimated from the
@@ -145,7 +145,7 @@ class Masking(Teaching):
     """
 
     times: ClassVar[dict[str, int]] = {"warm_up": 0}
-    kept: ClassVar[tuple[str, ...]] = ("generator", "critic", "rms_g", "rms_d", "mean_net", "begun")
+    saved: ClassVar[tuple[str, ...]] = ("generator", "critic", "rms_g", "rms_d", "mean_net", "begun")
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Masking(Teaching):
     ) -> None:
         super().__init__(context)
         self.mask = checked_mask(mask, context.num_classes).to(context.device)
-        self.warm_up = starting_epoch(context, "Masking's warm_up", warm_up)
+        self.warm_up = check_start_epoch(context, "Masking's warm_up", warm_up)
         self.estimate: str = one_of("confusion", "anchor")("Masking's estimate", estimate)
         self.pretrain: int = integer(0)("Masking's pretrain", pretrain)
         self.clip: float | None = None if clip is None else number(0, above=True)("Masking's clip", clip)
@@ -173,7 +173,7 @@ class Masking(Teaching):
         taught = [*self.generator.parameters(), *self.net.parameters()]
         self.rms_g = torch.optim.RMSprop(taught, lr=rate, capturable=on_gpu)
         self.rms_d = torch.optim.RMSprop(self.critic.parameters(), lr=rate, capturable=on_gpu)
-        self.noise = Drawn(self.draw, context.device)
+        self.noise = DeviceDraws(self.draw, context.device)
         self.mean_net: nn.Module = deepcopy(self.net)
         self.begun = False
 
@@ -204,7 +204,7 @@ class Masking(Teaching):
         self.rms_g.zero_grad()
         self.rms_d.zero_grad()  # or a captured step would for ever add to gradients that are dropped below
         fooling = through - self.critic(softened(log_s.exp()))
-        with backwards(fooling):
+        with without_autocast(fooling):
             fooling.backward()
         self.rms_g.step()
         torch.clear_autocast_cache()  # of the weights as they were before
@@ -219,7 +219,7 @@ class Masking(Teaching):
         """One step of the critic."""
         self.rms_d.zero_grad()
         telling = self.critic(structure) - self.critic(self.mask[None])
-        with backwards(telling):
+        with without_autocast(telling):
             telling.backward()
         self.rms_d.step()
         if self.clip is not None:

@@ -12,11 +12,11 @@ from torch.nn import functional
 
 from reweigh.checks import integer, number, one_of
 from reweigh.lab.batches import Batch
-from reweigh.lab.methods.cell import Drawn, Number
+from reweigh.lab.methods.base import BaseMethod, gradient_norm, logits_of, row_losses
+from reweigh.lab.methods.device_values import DeviceDraws, DeviceNumber
 from reweigh.lab.methods.learned_weights import trusted_batches
 from reweigh.lab.methods.protocol import Context
 from reweigh.lab.methods.self_paced import Pace
-from reweigh.lab.methods.teaching import Teaching, counts_for, logits_of, row_losses
 from reweigh.noise import symmetric
 from reweigh.streams import generator, mix
 
@@ -123,7 +123,7 @@ Plan = Sequence[Sequence[float]]
 PUBLISHED: Plan = ((0.5, 17), (0.05, 83))
 
 
-class MentorNet(Teaching):
+class MentorNet(BaseMethod):
     """L = Σ v l / B with v from a mentor that sees the loss, its distance δ from the age λ, and the time in percent.
 
     λ is the average of a percentile of the batch's losses (`Pace`). All examples but int(B (1 - rate)) random ones get
@@ -137,7 +137,7 @@ class MentorNet(Teaching):
         example_dropout: pairs (rate, percents) that follow each other.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("pace", "mentor", "trained")
+    saved: ClassVar[tuple[str, ...]] = ("pace", "mentor", "trained")
 
     def __init__(
         self, context: Context, percentile: float, decay: float, burn_in: int, fixed: bool, example_dropout: Plan
@@ -149,8 +149,8 @@ class MentorNet(Teaching):
         self.rates = dropout_rates(example_dropout)
         self.mentor = Mentor(generator(context.seed, "mentor")).to(context.device)
         self.trained = False
-        self.time = Number(context.device)
-        self.kept_examples = Drawn(self.draw, context.device)
+        self.time = DeviceNumber(context.device)
+        self.kept_examples = DeviceDraws(self.draw, context.device)
 
     def capture_key(self, step: int) -> Hashable:
         return self.burning_in(step)
@@ -200,7 +200,7 @@ class MentorNet(Teaching):
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         losses = row_losses(logits, target)
-        return counts_for(self.v(losses, step), losses)
+        return gradient_norm(self.v(losses, step), losses)
 
 
 class MentorNetPD(MentorNet):

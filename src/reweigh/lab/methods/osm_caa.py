@@ -14,13 +14,13 @@ from torch.nn import functional
 
 from reweigh.checks import number
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, constant_graph, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, row_losses
 from reweigh.lab.nets import Net
 from reweigh.margin import at_least_float32
 
 
-class OSMCAA(Teaching):
+class OSMCAA(BaseMethod):
     """L = cce CE + (1 - λ) L_P + λ L_N over the pairs of the batch, each weighted by how near and how sure it is.
 
     With unit features f, their distances d and the unit rows c of the classifier,
@@ -41,7 +41,7 @@ class OSMCAA(Teaching):
         cce: weight of cross entropy.
     """
 
-    capture_key = alike
+    capture_key = constant_graph
     reads_features: ClassVar[bool] = True
 
     def __init__(

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from reweigh.checks import flag, number
 from reweigh.lab.batches import Batch
-from reweigh.lab.methods.cell import Number
+from reweigh.lab.methods.base import BaseMethod, constant_graph
+from reweigh.lab.methods.device_values import DeviceNumber
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike
 from reweigh.losses.loss import expected, pick
 from reweigh.margin import at_least_float32
 
 
-class ProSelfLC(Teaching):
+class ProSelfLC(BaseMethod):
     """Cross entropy with the target (1 - ε) e_y + ε p, ε = g(t) l(p).
 
     g(t) = 1 / (1 + exp(-B (t / Γ - transit))) over Γ iterations, l(p) = 1 - H(p) / log C; ε carries no gradient.
@@ -26,14 +26,14 @@ class ProSelfLC(Teaching):
         detach: take p in the target as a constant; the published program does not, so that it lowers the entropy too.
     """
 
-    capture_key = alike
+    capture_key = constant_graph
 
     def __init__(self, context: Context, B: float = 10.0, transit: float = 0.5, detach: bool = False) -> None:
         super().__init__(context)
         self.B: float = number(0)("ProSelfLC's B", B)
         self.transit: float = number(0, 1)("ProSelfLC's transit", transit)
         self.detach = flag("ProSelfLC's detach", detach)
-        self.divisor = Number(context.device)
+        self.divisor = DeviceNumber(context.device)
 
     def prepare(self, step: int, size: int) -> None:
         self.inverse_growth_at(step)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from reweigh.checks import integer, number, one_of
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, check_start_epoch, logits_of, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, logits_of, row_losses, starting_epoch
 from reweigh.lab.nets import Net
 from reweigh.margin import at_least_float32
 
@@ -45,7 +45,7 @@ class Channel(nn.Module):
         return (bias + own.reshape(-1, *bias.shape)).log_softmax(-1)
 
 
-class SAdaptation(Teaching):
+class SAdaptation(BaseMethod):
     """Maximum likelihood of the given labels through a channel, q = p Θ, L = (1 - β) (-log q_y) + β (-log p_y).
 
     After `warm_up` epochs of cross entropy, the channel starts as the confusion matrix of predicted and given labels on
@@ -76,7 +76,7 @@ class SAdaptation(Teaching):
             raise TypeError(f"SAdaptation needs a net with features, not {type(context.net).__name__}")
         self.body, classes = context.net, context.num_classes
         complex_form = one_of("simple", "complex")("SAdaptation's kind", kind) == "complex"
-        self.warm_up = starting_epoch(context, "SAdaptation's warm_up", warm_up)
+        self.warm_up = check_start_epoch(context, "SAdaptation's warm_up", warm_up)
         self.beta: float = number(0, 1)("SAdaptation's beta", beta)
         self.top = classes if top is None else integer(1, classes)("SAdaptation's top", top)
         rate = number(0, 1, above=True, below=True)("SAdaptation's noise", noise)

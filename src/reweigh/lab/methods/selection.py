@@ -12,21 +12,21 @@ from torch import Tensor, nn
 
 from reweigh.checks import integer, number
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, check_start_epoch, constant_graph, gradient_norm, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, counts_for, row_losses, starting_epoch
 from reweigh.losses import Backward
 from reweigh.losses.correction import Matrix
 from reweigh.margin import at_least_float32
 
 
-class OHEM(Teaching):
+class OHEM(BaseMethod):
     """Learn from the K = ⌈ρ B⌉ largest losses of the batch, L = their mean.
 
     Args:
         keep: ρ in (0, 1]; 1 is cross entropy.
     """
 
-    capture_key = alike
+    capture_key = constant_graph
 
     def __init__(self, context: Context, keep: float = 0.5) -> None:
         super().__init__(context)
@@ -45,7 +45,7 @@ class OHEM(Teaching):
         losses = row_losses(logits, target)
         v = torch.zeros_like(losses)
         v[self.hardest(losses)] = 1.0
-        return counts_for(v, losses)
+        return gradient_norm(v, losses)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def ascending(losses: Tensor) -> Tensor:
     return losses.detach().argsort(stable=True)
 
 
-class CoTeaching(Teaching):
+class CoTeaching(BaseMethod):
     """f learns from the k = (1 - R(t)) B smallest losses of g, and g from those of f; the mean over k, once.
 
     The first net predicts.
@@ -124,7 +124,7 @@ def exchange(f: Tensor, g: Tensor, k: int) -> Tensor:
     return f[ascending(g)[:k]].mean() + g[ascending(f)[:k]].mean()
 
 
-class Decoupling(Teaching):
+class Decoupling(BaseMethod):
     """L = Σ u l / max(0.1 B, Σ u) for both nets, u = 1[argmax f != argmax g]; the first net predicts.
 
     The floor keeps the last few disagreements from exploding.
@@ -154,7 +154,7 @@ class Decoupling(Teaching):
         return mean
 
 
-class SIGUA(Teaching):
+class SIGUA(BaseMethod):
     """SIGUA-SL: L = mean of the k smallest losses - γ mean of the next ones, not of the largest.
 
     k = (1 - R(t)) B as in Co-teaching; of the B - k others the smallest share `rate` is bad, at least one.
@@ -199,7 +199,7 @@ def descend_and_ascend(losses: Tensor, k: int, rate: float, gamma: float) -> Ten
     return good - gamma * losses[order[k : k + bad]].mean()
 
 
-class SIGUABC(Teaching):
+class SIGUABC(BaseMethod):
     """SIGUA-BC: the backward-corrected loss, multiplied by -γ where it is negative.
 
     Args:
@@ -214,7 +214,7 @@ class SIGUABC(Teaching):
         super().__init__(context)
         self.correction = Backward(T, reduction="none").to(context.device)
         self.gamma: float = number(0)("SIGUABC's gamma", gamma)
-        self.warm_up = starting_epoch(context, "SIGUABC's warm_up", warm_up)
+        self.warm_up = check_start_epoch(context, "SIGUABC's warm_up", warm_up)
 
     def capture_key(self, step: int) -> Hashable:
         return self.ascends(step)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from reweigh.checks import number, one_of
 from reweigh.lab.batches import Batch
-from reweigh.lab.methods.cell import Number
+from reweigh.lab.methods.base import BaseMethod, constant_graph, gradient_norm, row_losses
+from reweigh.lab.methods.device_values import DeviceNumber
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, counts_for, row_losses
 
 
 class Pace:
@@ -56,7 +56,7 @@ def rank(percentile: float, size: int) -> int:
     return int(np.rint(np.float32(percentile) * np.float32(size - 1)))
 
 
-class SelfPaced(Teaching):
+class SelfPaced(BaseMethod):
     """Learn from examples whose loss is at most λ: v = 1[l <= λ], L = Σ v l / B.
 
     Args:
@@ -68,8 +68,8 @@ class SelfPaced(Teaching):
         divide_by: "batch" divides by B, "kept" by Σ v.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("pace", "threshold")
-    capture_key = alike
+    saved: ClassVar[tuple[str, ...]] = ("pace", "threshold")
+    capture_key = constant_graph
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class SelfPaced(Teaching):
         super().__init__(context)
         self.pace = Pace(percentile, decay, context.device)
         self.threshold: float | None = None if threshold is None else number(0)("threshold", threshold)
-        self.limit = Number(context.device)
+        self.limit = DeviceNumber(context.device)
         self.growth: float = number(1)("growth", growth)
         self.divide_by: str = one_of("batch", "kept")("divide_by", divide_by)
 
@@ -106,7 +106,7 @@ class SelfPaced(Teaching):
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         losses = row_losses(logits, target)
-        return counts_for(self.v(losses), losses)
+        return gradient_norm(self.v(losses), losses)
 
     def epoch_end(self, epoch: int) -> None:
         if self.threshold is not None:

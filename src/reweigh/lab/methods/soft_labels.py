@@ -14,15 +14,15 @@ from torch.nn import functional
 from reweigh.checks import integer, number, one_of
 from reweigh.errors import DataError
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, constant_graph, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, row_losses
 from reweigh.lab.record.files import make_folder, replace_file
 from reweigh.losses.loss import expected
 from reweigh.margin import at_least_float32
 from reweigh.noise.files import array_bytes, read_array
 
 
-class SoftLabels(Teaching):
+class SoftLabels(BaseMethod):
     """L = -Σ_j Y_ij log p_ij: every example's label is its row of the file; the given labels are not used.
 
     Args:
@@ -30,7 +30,7 @@ class SoftLabels(Teaching):
         hash: how the file's sha256 must begin.
     """
 
-    capture_key = alike
+    capture_key = constant_graph
 
     def __init__(self, context: Context, file: str, hash: str | None = None) -> None:
         super().__init__(context)
@@ -46,7 +46,7 @@ class SoftLabels(Teaching):
         return row_losses(self.net(batch.inputs), self.soft[batch.index]).mean()
 
 
-class JointLabels(Teaching):
+class JointLabels(BaseMethod):
     """L = CE(Y, p) + α L_p + β L_e; from epoch `begin` on, Y is the mean of the last predictions of every example.
 
         L_p = -Σ_j π_j log s_j, s = mean p over the batch      stops all examples going to one class
@@ -66,8 +66,8 @@ class JointLabels(Teaching):
     """
 
     times: ClassVar[dict[str, int]] = {"begin": 1, "slots": 1}
-    kept: ClassVar[tuple[str, ...]] = ("labels", "latest", "buffer")
-    capture_key = alike
+    saved: ClassVar[tuple[str, ...]] = ("labels", "latest", "buffer")
+    capture_key = constant_graph
 
     def __init__(
         self,

@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from reweigh.checks import integer, number, one_of
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod
 from reweigh.lab.methods.class_imbalance import CosineLinear
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching
 from reweigh.lab.nets import Net
 from reweigh.lab.nets.cae import CAENet, self_pooled
 from reweigh.lab.nets.drsa import DRSANet
@@ -81,7 +81,7 @@ def frame_sets(target: Tensor, size: int) -> Tensor:
     )
 
 
-class DRSA(Teaching):
+class DRSA(BaseMethod):
     """L = OIM(video features) + diversity Q, for a net such as "drsa-resnet50".
 
     Q keeps the attention maps of a frame apart: see `overlap`. A video is `frames` frames of one label in the batch,
@@ -145,7 +145,7 @@ def root(x: Tensor) -> Tensor:
     return torch.where(x > 0, x.clamp_min(torch.finfo(x.dtype).tiny).sqrt(), 0.0)
 
 
-class CAE(Teaching):
+class CAE(BaseMethod):
     """L = oim OIM(frames) + pair BCE(pairs of snippets), for a net such as "cae-resnet50".
 
     Snippets are self-pooled, both of a pair, as in the released program, whose co-attention is never called. In its

@@ -16,10 +16,10 @@ from reweigh.lab.methods.protocol import Context
 from reweigh.margin import at_least_float32
 
 
-class Teaching:
+class BaseMethod:
     """A `Method` but for its loss: the context's net is taught and predicts.
 
-    `kept` names the attributes that a checkpoint needs: tensors, numbers, texts, None and lists or dicts of them, or
+    `saved` names the attributes that a checkpoint needs: tensors, numbers, texts, None and lists or dicts of them, or
     anything with a state dict of its own.
 
     `times` names the arguments that count epochs or iterations of the run, with the least value of each: they shrink
@@ -30,7 +30,7 @@ class Teaching:
     `uncaptured`. The net is compiled as a whole: one that calls its parts instead says so, `reads_features`.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ()
+    saved: ClassVar[tuple[str, ...]] = ()
     times: ClassVar[dict[str, int]] = {}
     trainable: nn.Module
     predictor: nn.Module
@@ -46,10 +46,10 @@ class Teaching:
         pass
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: _written(getattr(self, name)) for name in self.kept}
+        return {name: _written(getattr(self, name)) for name in self.saved}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in self.kept:
+        for name in self.saved:
             own, saved = getattr(self, name), state[name]
             if isinstance(own, torch.optim.Optimizer):
                 here = [group["capturable"] for group in own.param_groups]
@@ -62,7 +62,7 @@ class Teaching:
                 setattr(self, name, saved.to(self.context.device) if isinstance(saved, Tensor) else saved)
 
 
-def alike(method: object, step: int) -> Hashable:
+def constant_graph(method: object, step: int) -> Hashable:
     """The `capture_key` of a method whose iterations are all alike: one graph does for all."""
     return None
 
@@ -71,7 +71,7 @@ def _written(value: Any) -> Any:
     return value.state_dict() if hasattr(value, "state_dict") else value
 
 
-def starting_epoch(context: Context, name: str, epoch: int) -> int:
+def check_start_epoch(context: Context, name: str, epoch: int) -> int:
     """A whole number of epochs after which a method begins to differ, within the run: else it never would."""
     start: int = integer(0)(name, epoch)
     if start * context.epoch >= context.total:
@@ -84,7 +84,7 @@ def row_losses(logits: Tensor, target: Tensor) -> Tensor:
     return functional.cross_entropy(at_least_float32(logits), target, reduction="none")
 
 
-def counts_for(v: Tensor, losses: Tensor) -> Tensor:
+def gradient_norm(v: Tensor, losses: Tensor) -> Tensor:
     """v 2 (1 - p): how much an example with weight v on its cross entropy counts, p = exp(-loss)."""
     return -2 * v * (-losses).expm1()
 
@@ -98,13 +98,13 @@ def without_gradients() -> Iterator[None]:
     torch.clear_autocast_cache()
 
 
-def backwards(loss: Tensor) -> torch.autocast:
+def without_autocast(loss: Tensor) -> torch.autocast:
     """For backward passes within an iteration: not under autocast, which would round what they multiply."""
     return torch.autocast(loss.device.type, enabled=False)
 
 
 @contextmanager
-def evaluating(net: nn.Module) -> Iterator[None]:
+def eval_mode(net: nn.Module) -> Iterator[None]:
     """No gradients, and the net in evaluation mode, for as long as the block lasts."""
     was = net.training
     net.eval()
@@ -117,7 +117,7 @@ def evaluating(net: nn.Module) -> Iterator[None]:
 
 def logits_of(net: nn.Module, batches: Iterable[Batch]) -> tuple[Tensor, Tensor, Tensor]:
     """Logits (N, C) in evaluation mode, targets and indices of all examples of `batches`."""
-    with evaluating(net):
+    with eval_mode(net):
         parts = [(at_least_float32(net(batch.inputs)), batch.target, batch.index) for batch in batches]
     logits, targets, index = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     return logits, targets, index

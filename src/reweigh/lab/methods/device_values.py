@@ -17,13 +17,13 @@ def widest(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-class Number:
+class DeviceNumber:
     """A number on the device, in float64 where the device has it: beside float32 it computes as the number itself.
 
     Args:
         device: where it lies.
 
-    >>> number = Number(torch.device("cpu"))
+    >>> number = DeviceNumber(torch.device("cpu"))
     >>> number.set(0.5) is number.set(0.75), number.set(0.75)
     (True, tensor(0.7500, dtype=torch.float64))
     """
@@ -40,14 +40,14 @@ class Number:
         return self._tensor
 
 
-class Drawn:
+class DeviceDraws:
     """Tensors that the host makes for every step, on the device.
 
     Args:
         draw: (step, size of the batch) -> tensors, of the same shapes at every step.
         device: where they go.
 
-    >>> drawn = Drawn(lambda step, size: (torch.arange(size) + step,), torch.device("cpu"))
+    >>> drawn = DeviceDraws(lambda step, size: (torch.arange(size) + step,), torch.device("cpu"))
     >>> drawn.at(1, 3)[0] is drawn.at(5, 3)[0], drawn.at(5, 3)
     (True, (tensor([5, 6, 7]),))
     """
