@@ -1,4 +1,4 @@
-"""Active Bias (Chang 2017): emphasise examples whose prediction fluctuates or is near the threshold."""
+"""Active Bias (Chang 2017): emphasise examples whose prediction fluctuates or is close to the threshold."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class ActiveBias(BaseMethod):
 
     "variance" (SGD-WPV): u = sqrt(var H + (var H)² / (|H| - 1)) + ε; "closeness" (SGD-WTC): u = H̄ (1 - H̄) + ε.
     The variance divides by |H|. The history is kept as Welford's running count, mean and sum of squares. An example
-    that is twice in a batch is recorded once.
+    that occurs twice in a batch is recorded once.
 
     Args:
         form: "variance" or "closeness".
         warm_up: epochs with v = 1.
         epsilon: ε > 0; large is cross entropy.
-        mean_over: what mean(u) is over, the training "set" as in the paper or the "batch" as in public code.
+        mean_over: take mean(u) over the training "set", as in the paper, or the "batch", as in public code.
     """
 
     times: ClassVar[dict[str, int]] = {"warm_up": 0}
@@ -58,7 +58,7 @@ class ActiveBias(BaseMethod):
         return (v * losses).mean()
 
     def record(self, index: Tensor, p: Tensor) -> None:
-        """Add one entry to the histories of these examples."""
+        """Add an entry to the histories of these examples."""
         count = self.count[index] + 1
         before = p - self.mean[index]
         mean = self.mean[index] + before / count
@@ -66,7 +66,7 @@ class ActiveBias(BaseMethod):
         self.count[index], self.mean[index] = count, mean
 
     def v(self, index: Tensor, step: int) -> Tensor:
-        """(B,) weights from the histories so far."""
+        """Return (B,) weights from the histories so far."""
         if self.warming(step):
             return torch.ones_like(self.mean[index])
         own = self.u(index)
@@ -77,7 +77,7 @@ class ActiveBias(BaseMethod):
         return step // self.context.epoch < self.warm_up
 
     def u(self, index: Tensor) -> Tensor:
-        """Unnormalised weights."""
+        """Return unnormalised weights."""
         mean, count = self.mean[index], self.count[index]
         if self.form == "closeness":
             return mean * (1 - mean) + self.epsilon

@@ -13,7 +13,7 @@ from reweigh.losses import ANL_CE
 
 
 class ANL(BaseMethod):
-    """L = ANL_CE + δ |θ|_1, the penalty being in place of weight decay (set the run's to 0).
+    """L = ANL_CE + δ |θ|_1; the penalty replaces weight decay, so set the run's to 0.
 
     Args:
         alpha, beta: of `ANL_CE`.

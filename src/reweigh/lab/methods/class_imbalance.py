@@ -23,9 +23,9 @@ from reweigh.streams import generator
 
 
 def class_weights(class_counts: npt.ArrayLike, beta: float) -> Tensor:
-    """(C,) c_j ∝ (1 - β) / (1 - β^n_j) with Σ c = C; a class without examples has 0.
+    """Return (C,) c_j ∝ (1 - β) / (1 - β^n_j) with Σ c = C; a class without examples has 0.
 
-    β = 0 is uniform, β → 1 is 1 / n_j.
+    β = 0 is uniform, β → 1 gives 1 / n_j.
 
     >>> class_weights([1, 3], 0.5)
     tensor([1.2727, 0.7273], dtype=torch.float64)
@@ -39,7 +39,7 @@ def class_weights(class_counts: npt.ArrayLike, beta: float) -> Tensor:
 
 
 class ClassBalanced(BaseMethod):
-    """Cross entropy with a factor per class, L = Σ c_y l / B: divided by B, not by Σ c_y as torch's `weight` does.
+    """Cross entropy with a weight per class, L = Σ c_y l / B; torch's `weight` divides by Σ c_y instead of B.
 
     Args:
         beta: β in [0, 1).
@@ -76,7 +76,7 @@ class CosineLinear(nn.Linear):
 
 
 def margins(class_counts: npt.ArrayLike, max_margin: float = 0.5) -> Tensor:
-    """(C,) m_j = max_margin (n_min / n_j)^(1/4), the rarest class having the largest; 0 for a class without examples.
+    """Return (C,) m_j = max_margin (n_min / n_j)^(1/4), largest for the rarest class; 0 for a class without examples.
 
     >>> margins([16, 1], 0.5)
     tensor([0.2500, 0.5000], dtype=torch.float64)
@@ -95,8 +95,8 @@ class LDAM(BaseMethod):
     Args:
         max_margin: the margin of the rarest class.
         scale: s.
-        drw_at: the epoch, from 0, from which classes are re-weighted; published is 160 of 200; None never.
-        beta: of those weights.
+        drw_at: the first epoch, from 0, with class weights; published is 160 of 200; None for never.
+        beta: of the class weights.
     """
 
     times: ClassVar[dict[str, int]] = {"drw_at": 0}
@@ -119,7 +119,7 @@ class LDAM(BaseMethod):
         self.drw_at: int | None = None if drw_at is None else check_start_epoch(context, "LDAM's drw_at", drw_at)
         self.c = class_weights(counts, beta).to(context.device, torch.float32)
         old = context.net.classifier
-        with torch.device("meta"):  # torch's own values would be draws from its global generator
+        with torch.device("meta"):  # torch would draw initial values from its global generator
             head = CosineLinear(old.in_features, old.out_features, self.scale)
         head = head.to_empty(device="cpu")
         with torch.no_grad():
@@ -136,7 +136,7 @@ class LDAM(BaseMethod):
         return losses.mean()
 
     def losses(self, logits: Tensor, target: Tensor) -> Tensor:
-        """(B,) cross entropies with the margin taken off the target's logit."""
+        """Return (B,) cross entropies with the margin subtracted from the target's logit."""
         own = target[:, None] == torch.arange(logits.shape[1], device=target.device)
         return row_losses(at_least_float32(logits) - own * self.shift[target, None], target)
 
@@ -150,7 +150,7 @@ class LDAM(BaseMethod):
 
 
 def weighting_factor(p: Tensor, shift: Tensor) -> Tensor:
-    """m(p) = 1 / (1 - p (1 - e^(-s m_y))): LDAM's gradient is m times that of cross entropy.
+    """Return m(p) = 1 / (1 - p (1 - e^(-s m_y))), the ratio of LDAM's gradient to that of cross entropy.
 
     >>> weighting_factor(torch.tensor([0.0, 1.0]), torch.tensor([4.0, 4.0]).log())
     tensor([1., 4.])

@@ -1,4 +1,4 @@
-"""D2L (Ma 2018): trust the labels less once the features' dimension begins to grow."""
+"""D2L (Ma 2018): trust the labels less once the intrinsic dimension of the features begins to grow."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class D2L(BaseMethod):
 
     At the start of every epoch i, LID_i is the mean local intrinsic dimension of the penultimate features of 1,280
     training images in 10 batches, in evaluation mode and without augmentation. Before the turning point α = 1, which
-    is cross entropy. When it comes, the net goes back to its weights of one epoch before; the optimiser's momentum
-    does not, as published.
+    is cross entropy. At the turning point the net is reset to its weights of one epoch before; the optimiser's momentum
+    is not, as published.
 
-    The minimum counts the untrained net, as published: where that has features of few dimensions, α falls at once and
-    the net is taught by little but its own predictions. A ResNet-44 on tin100 fell to chance (docs/results.md), which
-    this may be the reason of; its α was not recorded.
+    The minimum includes the untrained net, as published: if its features have few dimensions, α falls at once and the
+    net learns little besides its own predictions. This may be why a ResNet-44 on tin100 fell to chance
+    (docs/results.md); its α was not recorded.
 
     Args:
         start: epochs (plus `window`) before a turning point can come; published are 40 for CIFAR-10, 60 for CIFAR-100.
-        window: epochs whose mean and deviation LID_i is compared with.
+        window: number of epochs whose mean and deviation LID_i is compared with.
         k: neighbours.
     """
 
@@ -73,11 +73,11 @@ class D2L(BaseMethod):
         return bootstrapped(logits, batch.target, beta).mean()
 
     def epoch_end(self, epoch: int) -> None:
-        if (epoch + 1) * self.context.epoch < self.context.total:  # the last epoch has none after it to go back for
+        if (epoch + 1) * self.context.epoch < self.context.total:  # no epoch follows the last one
             self.begin(epoch + 1)
 
     def begin(self, epoch: int) -> None:
-        """What happens at the start of an epoch."""
+        """Measure the dimension at the start of an epoch, and turn or update α."""
         self.dimensions.append(self.dimension(epoch))
         if not self.turned and self.previous is not None and turns(self.dimensions, self.start, self.window):
             self.turned = True
@@ -88,9 +88,9 @@ class D2L(BaseMethod):
         self.previous = None if self.turned else snapshot(self.net)
 
     def dimension(self, epoch: int) -> float:
-        """The mean LID of a fresh sample of training images."""
+        """Return the mean LID of a new sample of training images."""
         images = self.sample(epoch)
-        # without autocast, under which the first epoch begins and no other does
+        # without autocast, which is on at the start of the first epoch only
         with eval_mode(self.net), torch.autocast(images.device.type, enabled=False):
             found = [
                 intrinsic_dimension(self.body.features(part), self.k)
@@ -100,14 +100,14 @@ class D2L(BaseMethod):
         return torch.cat(found).mean().item()
 
     def sample(self, epoch: int) -> Tensor:
-        """Up to 1,280 random training inputs in random order, unaugmented."""
+        """Return up to 1,280 random training inputs in random order, unaugmented."""
         size = len(self.context.labels)
         chosen = torch.randperm(size, generator=generator(self.context.seed, "lid", epoch))[: _BATCHES * _SIZE]
         return torch.cat([batch.inputs for batch in self.context.batches.evaluation(rows=chosen)])
 
 
 def trust(progress: float, dimensions: list[float]) -> float:
-    """α = exp(-progress · LID_i / min_j LID_j).
+    """Return α = exp(-progress · LID_i / min_j LID_j).
 
     >>> round(trust(1 / 3, [5.0, 4.0, 4.0]), 2)
     0.72
@@ -116,7 +116,7 @@ def trust(progress: float, dimensions: list[float]) -> float:
 
 
 def intrinsic_dimension(features: Tensor, k: int = 20) -> Tensor:
-    """(B,) LID = -1 / mean_j log(r_j / r_k) over the distances r_1 <= ... <= r_k within the batch, itself excluded.
+    """Return (B,) LID = -1 / mean_j log(r_j / r_k), r_1 <= ... <= r_k the smallest distances to others in the batch.
 
     Args:
         features: (B, d), B > k.
@@ -133,9 +133,9 @@ def intrinsic_dimension(features: Tensor, k: int = 20) -> Tensor:
 
 
 def turns(dimensions: Sequence[float], start: int, window: int = 5) -> bool:
-    """Whether the last dimension stands out: more than two deviations above the mean of the `window` before it.
+    """Return whether the last dimension is more than two deviations above the mean of the `window` before it.
 
-    Never before epoch start + window, epochs counted from 0, nor where a dimension is not finite: training diverged.
+    False before epoch start + window, counted from 0, and if a dimension is not finite, because training diverged.
 
     >>> turns([9, 8, 7, 6, 5, 10], start=0), turns([9, 8, 7, 6, 5, 4], start=0), turns([9, 8, 7, 6, 5, 10], start=1)
     (True, False, False)

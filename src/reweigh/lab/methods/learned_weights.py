@@ -18,9 +18,9 @@ from reweigh.streams import generator, mix
 
 
 def trusted_batches(owner: str, context: Context, size: int) -> Resident | Loader:
-    """The context's trusted examples with an order of their own, `size` a batch or as many as there are.
+    """Return the trusted examples in batches of `size`, or of all if there are fewer.
 
-    The order and the augmentation are functions of the run's seed and the step, independent of the training part's.
+    Order and augmentation are functions of the run's seed and the step, independent of those of the training part.
     """
     if context.trusted is None or len(context.trusted) == 0:
         raise ValueError(
@@ -31,11 +31,11 @@ def trusted_batches(owner: str, context: Context, size: int) -> Resident | Loade
     return context.trusted.with_order(Shuffled(len(context.trusted), size, seed), seed)
 
 
-class Planned:
-    """Batches by step; where they lie on the device, what is planned for a step always lies in one place.
+class PlannedBatches:
+    """Batches by step; for batches on the device, the plan of each step is written to one fixed place.
 
     Args:
-        batches: which.
+        batches: the source.
     """
 
     def __init__(self, batches: Resident | Loader) -> None:
@@ -43,12 +43,12 @@ class Planned:
         self._plan = DeviceDraws(self._draw, batches.device)
 
     def prepare(self, step: int) -> None:
-        """Plan that step's batch, so that capturing `batch(step)` captures only how it is assembled."""
+        """Plan that step's batch, so that a graph of `batch(step)` holds only its assembly."""
         if isinstance(self._batches, Resident):
             self._plan.at(step, 0)
 
     def batch(self, step: int) -> Batch:
-        """The batch of that step."""
+        """Return the batch of that step."""
         if isinstance(self._batches, Resident):
             return self._batches.assemble(*self._plan.at(step, 0))
         return self._batches.batch(step)
@@ -58,7 +58,7 @@ class Planned:
 
 
 def alignments(losses: Tensor, parameters: Sequence[Tensor], direction: Sequence[Tensor]) -> Tensor:
-    """(B,) u_i = <∇ l_i, direction>, for all examples by one double backward pass; the graph of `losses` is kept.
+    """Return (B,) u_i = <∇ l_i, direction> by one double backward pass; the graph of `losses` is retained.
 
     With G(ε) = ∇ Σ ε_i l_i, which is linear in ε, u = ∂ <G(ε), direction> / ∂ε.
     """
@@ -72,7 +72,7 @@ def alignments(losses: Tensor, parameters: Sequence[Tensor], direction: Sequence
 
 
 def trusted_gradient(net: nn.Module, parameters: Mapping[str, Tensor], batch: Batch) -> list[Tensor]:
-    """∇ of the mean cross entropy of a trusted batch at `parameters`; the net's running statistics stay untouched."""
+    """Return the gradient of the mean cross entropy of a trusted batch at `parameters`, without changing the net."""
     at = {name: tensor.detach().requires_grad_() for name, tensor in parameters.items()}
     buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}
     logits = functional_call(net, (at, buffers), (batch.inputs,))
@@ -85,8 +85,8 @@ def trusted_gradient(net: nn.Module, parameters: Mapping[str, Tensor], batch: Ba
     ]
 
 
-def trained(net: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that learn, by name."""
+def trained_parameters(net: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that require gradients, by name."""
     return {name: parameter for name, parameter in net.named_parameters() if parameter.requires_grad}
 
 
@@ -94,7 +94,7 @@ class LearningToReweight(BaseMethod):
     """L = Σ w_i l_i, w ∝ max(u, 0), u_i = <∇ of the trusted loss, ∇ l_i>; the weights of a batch sum to 1 or are all 0.
 
     The published look-ahead step and its derivative at ε = 0 give exactly these inner products, times a rate that
-    cancels. Weight decay stays outside.
+    cancels. Weight decay does not take part.
 
     Args:
         clean_batch: trusted examples per iteration.
@@ -105,13 +105,13 @@ class LearningToReweight(BaseMethod):
 
     def __init__(self, context: Context, clean_batch: int = 100) -> None:
         super().__init__(context)
-        self.clean = Planned(trusted_batches("LearningToReweight", context, clean_batch))
+        self.clean = PlannedBatches(trusted_batches("LearningToReweight", context, clean_batch))
 
     def prepare(self, step: int, size: int) -> None:
         self.clean.prepare(step)
 
     def loss(self, batch: Batch, step: int) -> Tensor:
-        parameters = trained(self.net)
+        parameters = trained_parameters(self.net)
         direction = trusted_gradient(self.net, parameters, self.clean.batch(step))
         losses = row_losses(self.net(batch.inputs), batch.target)
         w = shares(alignments(losses, list(parameters.values()), direction))
@@ -119,7 +119,7 @@ class LearningToReweight(BaseMethod):
 
 
 def shares(u: Tensor) -> Tensor:
-    """max(u, 0) / Σ max(u, 0), or zeros.
+    """Return max(u, 0) / Σ max(u, 0), or zeros if no u is positive.
 
     >>> import torch
     >>> shares(torch.tensor([3.0, -1.0, 1.0])), shares(torch.tensor([-1.0, 0.0]))
@@ -131,16 +131,16 @@ def shares(u: Tensor) -> Tensor:
 
 
 class WeightNet(nn.Module):
-    """V(l): 1 - hidden ReLU - 1 sigmoid, in float32, autocast or not.
+    """V(l): 1 - hidden ReLU - 1 sigmoid, always in float32.
 
     Args:
-        hidden: units.
-        draws: for the initial values, uniform as torch's linear layers have them.
+        hidden: number of hidden units.
+        draws: for the initial values, uniform as in torch's linear layers.
     """
 
     def __init__(self, hidden: int, draws: torch.Generator) -> None:
         super().__init__()
-        with torch.device("meta"):  # torch's own values would be draws from its global generator
+        with torch.device("meta"):  # torch would draw initial values from its global generator
             self.layers = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, 1), nn.Sigmoid())
         self.to_empty(device="cpu")
         with torch.no_grad():
@@ -148,26 +148,26 @@ class WeightNet(nn.Module):
                 parameter.copy_((2 * torch.rand(parameter.shape, generator=draws) - 1) / fan_in**0.5)
 
     def forward(self, losses: Tensor) -> Tensor:
-        """(B,) weights in (0, 1)."""
+        """Return (B,) weights in (0, 1)."""
         with torch.autocast(losses.device.type, enabled=False):
             v: Tensor = self.layers(losses[:, None].float())
         return v.squeeze(1)
 
 
 class MetaWeightNet(BaseMethod):
-    """L = Σ V(l_i) l_i / B, where V is taught so that a step with its weights lowers the loss of trusted examples.
+    """L = Σ V(l_i) l_i / B, where V is trained so that a step with its weights lowers the loss on trusted examples.
 
-    Each iteration: θ' = θ - α Σ V(l_i) ∇ l_i / B; ∂ L_trusted(θ') / ∂V_i = -(α / B) <∇ L_trusted(θ'), ∇ l_i>, which is
-    handed to V's own Adam; then L with the new V. Since V depends on the loss alone, what it learns is a weighting,
+    Each iteration: θ' = θ - α Σ V(l_i) ∇ l_i / B; ∂ L_trusted(θ') / ∂V_i = -(α / B) <∇ L_trusted(θ'), ∇ l_i>, passed
+    to V's own Adam; then L with the new V. Since V depends on the loss alone, it is a learned weighting,
     w(p) = 2 (1 - p) V(-log p).
 
     Args:
         hidden: units of V.
         meta_lr, meta_decay: of V's Adam.
-        inner_lr: α; None is the run's learning rate, which follows its schedule, as published. Adam's rates are too
-            small for this step, which is one of plain descent: give a number there.
+        inner_lr: α; None takes the run's learning rate with its schedule, as published. This step is plain gradient
+            descent, for which Adam's rates are too small: pass a number with Adam.
         clean_batch: trusted examples per iteration.
-        normalise: divide by Σ V instead of B, as the older published script does.
+        normalise: divide by Σ V instead of B, as the older published program does.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("V", "optimiser")
@@ -185,7 +185,7 @@ class MetaWeightNet(BaseMethod):
         normalise: bool = False,
     ) -> None:
         super().__init__(context)
-        self.clean = Planned(trusted_batches("MetaWeightNet", context, clean_batch))
+        self.clean = PlannedBatches(trusted_batches("MetaWeightNet", context, clean_batch))
         units: int = integer(1)("MetaWeightNet's hidden", hidden)
         rate: float = number(0, above=True)("MetaWeightNet's meta_lr", meta_lr)
         decay: float = number(0)("MetaWeightNet's meta_decay", meta_decay)
@@ -204,17 +204,17 @@ class MetaWeightNet(BaseMethod):
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         losses = row_losses(self.net(batch.inputs), batch.target)
-        self.teach(losses, self.clean.batch(step), self.alpha.set(self.alpha_at(step)))
+        self.train_weight_net(losses, self.clean.batch(step), self.alpha.set(self.alpha_at(step)))
         with torch.no_grad():
             v = self.V(losses)
         mean: Tensor = (v * losses).sum() / (v.sum() if self.normalise else len(v))
         return mean
 
-    def teach(self, losses: Tensor, clean: Batch, alpha: Tensor) -> None:
-        """One step of V, for a step of the net by α."""
+    def train_weight_net(self, losses: Tensor, clean: Batch, alpha: Tensor) -> None:
+        """Take one step of V, for a step of the net by α."""
         v = self.V(losses.detach())
         share = v / v.sum() if self.normalise else v / len(v)
-        parameters = trained(self.net)
+        parameters = trained_parameters(self.net)
         with without_autocast(losses):
             gradients = torch.autograd.grad(
                 (share.detach() * losses).sum(), list(parameters.values()), retain_graph=True, allow_unused=True

@@ -20,13 +20,13 @@ from reweigh.lab.methods.self_paced import Pace
 from reweigh.noise import symmetric
 from reweigh.streams import generator, mix
 
-PERCENTS = 100  # the mentor counts training in percent, and calls that an epoch
-_FREE = 18  # up to here the predefined curriculum admits everything
+PERCENTS = 100  # the mentor counts time in percent of training, named epoch as published
+_FREE = 18  # up to here the predefined curriculum uses everything
 _FADE = 90  # from here it fades linearly
 
 
 def predefined(delta: Tensor, epoch: Tensor | int, gamma: float = 1.0) -> Tensor:
-    """PD's v*: 1 up to 18 %; 1[δ <= 0] up to 90 %; then clip(1 - δ / γ, 0, 1), of δ = loss - age.
+    """Return PD's v*: 1 up to 18 %; 1[δ <= 0] up to 90 %; then clip(1 - δ / γ, 0, 1), with δ = loss - age.
 
     >>> predefined(torch.tensor([1.0, 0.0, 0.1, 0.4, 2.0, -1.0]), torch.tensor([18, 50, 50, 90, 95, 95]))
     tensor([1.0000, 1.0000, 0.0000, 0.6000, 0.0000, 1.0000])
@@ -37,7 +37,7 @@ def predefined(delta: Tensor, epoch: Tensor | int, gamma: float = 1.0) -> Tensor
 
 
 class Rows(NamedTuple):
-    """What a mentor sees and should answer, all (M,)."""
+    """Inputs of a mentor and its targets, all (M,)."""
 
     loss: Tensor
     delta: Tensor
@@ -48,11 +48,11 @@ class Rows(NamedTuple):
 class Mentor(nn.Module):
     """(loss, δ, epoch) -> v in [0, 1]; 757 numbers, of which 257 are trained.
 
-    One step of a bidirectional LSTM with one unit, whose cell state is kept, beside a label embedding (an unused slot)
-    and a frozen random embedding of the epoch; 20 tanh units; one output, with an ordinary bias.
+    Concatenates the cell state of one step of a bidirectional LSTM with one unit, a label embedding (one row, unused)
+    and a frozen random embedding of the epoch; then 20 tanh units and one output with a bias.
 
     Args:
-        generator: for all initial values.
+        generator: for the initial values.
 
     >>> mentor = Mentor(torch.Generator())
     >>> [sum(p.numel() for p in mentor.parameters() if p.requires_grad or not trained) for trained in (False, True)]
@@ -65,7 +65,7 @@ class Mentor(nn.Module):
         def normal(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.randn(*shape, generator=generator))
 
-        limit = math.sqrt(6 / 7)  # Glorot's, for 3 inputs and 4 gates
+        limit = math.sqrt(6 / 7)  # Glorot's limit for 3 inputs and 4 gates
         gates = 2 * limit * torch.rand(2, 4, 3, generator=generator) - limit
         self.gates, self.gate_bias = nn.Parameter(gates), nn.Parameter(torch.zeros(2, 4))
         self.label = nn.Parameter(2 * torch.rand(2, 2, generator=generator) - 1)
@@ -75,10 +75,10 @@ class Mentor(nn.Module):
         self.out, self.out_bias = normal(1, 20), nn.Parameter(torch.zeros(1))
 
     def forward(self, loss: Tensor, delta: Tensor, epoch: Tensor) -> Tensor:
-        """Logits of v, (M,), in float32, autocast or not."""
-        seen = torch.stack((loss, delta, torch.zeros_like(loss)), 1)  # the third input is the state, 0 at the start
+        """Return logits of v, (M,), always in float32."""
+        inputs = torch.stack((loss, delta, torch.zeros_like(loss)), 1)  # the third input is the state, 0 at the start
         with torch.autocast(loss.device.type, enabled=False):
-            gates = torch.einsum("mi,dgi->dmg", seen, self.gates) + self.gate_bias[:, None]
+            gates = torch.einsum("mi,dgi->dmg", inputs, self.gates) + self.gate_bias[:, None]
             cells = gates[..., 0].sigmoid() * gates[..., 1].tanh()
             parts = (self.label[:1].expand(len(loss), -1), self.epochs[epoch], cells.T)
             hidden = functional.linear(torch.cat(parts, 1), self.hidden, self.hidden_bias).tanh()
@@ -86,7 +86,7 @@ class Mentor(nn.Module):
 
 
 def predefined_rows(generator: torch.Generator, size: int = 100_000) -> Rows:
-    """A random sample of the published table: 120 losses x 100 δ x 100 epochs, with PD's target."""
+    """Draw a random sample of the published table: 120 losses x 100 δ x 100 epochs, with PD's targets."""
     losses = torch.cat((torch.arange(100) / 10, torch.arange(10.0, 30.0)))
     deltas = (torch.arange(100) - 50) / 10
     chosen = torch.randperm(len(losses) * len(deltas) * PERCENTS, generator=generator)[:size]
@@ -97,13 +97,13 @@ def predefined_rows(generator: torch.Generator, size: int = 100_000) -> Rows:
 
 
 def train_mentor(mentor: Mentor, rows: Rows, generator: torch.Generator, steps: int = 30_000) -> None:
-    """Adam on batches of 32, rate 0.1 x 0.9^(step // 1000), gradient norm clipped at 5.
+    """Train a mentor by Adam on batches of 32, rate 0.1 x 0.9^(step // 1000), gradient norm clipped at 5.
 
-    Binary cross entropy where all targets are 0 or 1, else the squared error of v.
+    The loss is binary cross entropy if all targets are 0 or 1, else the squared error of v.
     """
     binary = bool(((rows.target == 0) | (rows.target == 1)).all())
     trained = [parameter for parameter in mentor.parameters() if parameter.requires_grad]
-    # fused, because on so few numbers nearly all the time would go into calls
+    # fused, because with so few parameters the overhead of calls dominates
     optimiser = torch.optim.Adam(trained, lr=0.1, fused=rows.loss.device.type in ("cpu", "cuda"))
     for step, chosen in enumerate(torch.randint(len(rows.loss), (steps, 32), generator=generator)):
         optimiser.param_groups[0]["lr"] = 0.1 * 0.9 ** (step // 1000)
@@ -124,17 +124,17 @@ PUBLISHED: Plan = ((0.5, 17), (0.05, 83))
 
 
 class MentorNet(BaseMethod):
-    """L = Σ v l / B with v from a mentor that sees the loss, its distance δ from the age λ, and the time in percent.
+    """L = Σ v l / B, where a mentor computes v from the loss, its distance δ from the age λ, and the time in percent.
 
     λ is the average of a percentile of the batch's losses (`Pace`). All examples but int(B (1 - rate)) random ones get
     v = 0, without rescaling the others. In the published program the wide ResNet's weight decay is multiplied by
-    mean(v); here decay is the optimiser's affair.
+    mean(v); here it is not.
 
     Args:
         percentile, decay: of λ.
         burn_in: while the time is before burn_in - 1 percent, v = 1.
-        fixed: hold the time at burn_in from there on.
-        example_dropout: pairs (rate, percents) that follow each other.
+        fixed: keep the time at burn_in afterwards.
+        example_dropout: consecutive pairs (rate, percents).
     """
 
     saved: ClassVar[tuple[str, ...]] = ("pace", "mentor", "trained")
@@ -160,21 +160,21 @@ class MentorNet(BaseMethod):
         self.kept_examples.at(step, size)
 
     def draw(self, step: int, size: int) -> tuple[Tensor]:
-        """(B,) 1 for the examples that are not dropped, on the host."""
+        """Draw (B,), 1 for the examples that are not dropped, on the host."""
         draws = generator(self.context.seed, "example dropout", step)
         return (survivors(size, self.rates[self.epoch_at(step)], draws),)
 
     def train_mentor(self) -> None:
-        """Make the mentor ready; called once, at the first iteration."""
+        """Train the mentor, once, at the first iteration."""
 
-    def answer(self, losses: Tensor, delta: Tensor, epoch: Tensor) -> Tensor:
-        """(B,) v by the mentor net."""
+    def mentor_weights(self, losses: Tensor, delta: Tensor, epoch: Tensor) -> Tensor:
+        """Return (B,) v from the mentor net."""
         with torch.no_grad():
             v: Tensor = self.mentor(losses, delta, epoch.long().expand(len(losses))).sigmoid()
         return v
 
     def epoch_at(self, step: int) -> int:
-        """The time in percent, 0 to 99."""
+        """Return the time in percent, 0 to 99."""
         epoch = min(PERCENTS - 1, PERCENTS * step // self.context.total)
         return min(epoch, self.burn_in) if self.fixed else epoch
 
@@ -184,11 +184,11 @@ class MentorNet(BaseMethod):
     def v(self, losses: Tensor, step: int) -> Tensor:
         if self.burning_in(step):
             return torch.ones_like(losses)
-        return self.answer(losses, losses - self.pace.age.to(losses), self.time.set(self.epoch_at(step)))
+        return self.mentor_weights(losses, losses - self.pace.age.to(losses), self.time.set(self.epoch_at(step)))
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         if not self.trained:
-            # not under autocast, which would keep its copies of the first weights
+            # without autocast, which would cache copies of the initial weights
             with torch.autocast(self.context.device.type, enabled=False):
                 self.train_mentor()
             self.trained = True
@@ -209,8 +209,8 @@ class MentorNetPD(MentorNet):
     Args:
         percentile: published are 0.75 for 20 and 40 % noise, 0.5 for 80 %.
         decay: of the average that λ is.
-        mentor: "formula" uses the curriculum itself, "net" the small net that learned it, as in the publication.
-        mentor_steps: iterations of that net's training.
+        mentor: "formula" uses the curriculum itself, "net" the small net trained on it, as published.
+        mentor_steps: training iterations of that net.
         example_dropout: pairs (rate, percents).
     """
 
@@ -233,26 +233,26 @@ class MentorNetPD(MentorNet):
             rows = Rows(*(column.to(self.context.device) for column in predefined_rows(draws)))
             train_mentor(self.mentor, rows, draws, self.mentor_steps)
 
-    def answer(self, losses: Tensor, delta: Tensor, epoch: Tensor) -> Tensor:
-        return predefined(delta, epoch) if self.by_formula else super().answer(losses, delta, epoch)
+    def mentor_weights(self, losses: Tensor, delta: Tensor, epoch: Tensor) -> Tensor:
+        return predefined(delta, epoch) if self.by_formula else super().mentor_weights(losses, delta, epoch)
 
 
 class MentorNetDD(MentorNet):
-    """MentorNet with a mentor that learned from trusted examples which losses belong to wrong labels.
+    """MentorNet with a mentor trained on trusted examples to recognise the losses of noisy labels.
 
     At the first iteration a new net is trained on the trusted examples with symmetric noise in their labels; the
-    losses of all of them after each of its epochs, δ = loss - percentile q of all losses, and "the label is right"
-    train the mentor.
+    mentor is trained on the losses of all of them after each of its epochs, δ = loss - percentile q of all losses, and
+    whether the label is right.
 
     Args:
         percentile: published are 0.8, 0.6 and 0.5 for 20, 40 and 80 % noise.
         decay: of the average that λ is.
         q: the percentile in the mentor's training.
-        burn_in: percent of training with v = 1, after which the time stands still.
+        burn_in: percent of training with v = 1; the time stays at this value afterwards.
         example_dropout: pairs (rate, percents).
-        noise: rate of the noise in the mentor's lesson, over all classes together.
-        dump_epochs, dump_lr: of the net that is trained for the lesson, by SGD with momentum 0.9 on batches of 128.
-        mentor_steps: iterations of the mentor's training.
+        noise: rate of the noise in the mentor's training data, over all classes together.
+        dump_epochs, dump_lr: of the net whose losses the mentor learns from: SGD with momentum 0.9, batches of 128.
+        mentor_steps: training iterations of the mentor.
     """
 
     def __init__(
@@ -281,13 +281,13 @@ class MentorNetDD(MentorNet):
         train_mentor(self.mentor, self.dump(), draws, self.mentor_steps)
 
     def dump(self) -> Rows:
-        """The lesson: losses of the trusted examples under wrong labels while a net learns them."""
+        """Return the mentor's training data: losses of trusted examples with noisy labels while a net learns them."""
         clean = self.batches.labels
         flipped = symmetric(
             clean.cpu().numpy(),
             self.noise,
             num_classes=self.context.num_classes,
-            count="overall",  # a class may have too few for a share of its own
+            count="overall",  # a class may have too few examples for exact counts per class
             seed=mix(self.context.seed, "dump"),
         )
         given = torch.tensor(flipped.labels).to(clean)
@@ -306,12 +306,12 @@ class MentorNetDD(MentorNet):
         loss = torch.cat(losses)
         epochs = PERCENTS * torch.arange(self.dump_epochs, device=clean.device) // self.dump_epochs
         right = (given == clean).to(loss)
-        age = loss.sort().values[int(self.q * (len(loss) - 1))]  # torch.quantile refuses more than 2^24 numbers
+        age = loss.sort().values[int(self.q * (len(loss) - 1))]  # torch.quantile accepts at most 2^24 numbers
         return Rows(loss, loss - age, epochs.repeat_interleave(len(clean)), right.repeat(self.dump_epochs))
 
 
 def dropout_rates(plan: Plan) -> tuple[float, ...]:
-    """One rate for each percent of training.
+    """Return one rate for each percent of training.
 
     >>> dropout_rates(((0.5, 99), (0, 1)))[97:]
     (0.5, 0.5, 0.0)
@@ -328,7 +328,7 @@ def dropout_rates(plan: Plan) -> tuple[float, ...]:
 
 
 def survivors(size: int, rate: float, draws: torch.Generator) -> Tensor:
-    """(B,) 1 for int(B (1 - rate)) random examples, 0 for the others.
+    """Draw (B,): 1 for int(B (1 - rate)) random examples, 0 for the others.
 
     >>> int(survivors(128, 0.05, torch.Generator()).sum())
     121

@@ -1,4 +1,4 @@
-"""ProSelfLC (Wang 2021): trust in the model's own prediction grows with time and with its confidence."""
+"""ProSelfLC (Wang 2021): trust in the model's prediction grows with time and with its confidence."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class ProSelfLC(BaseMethod):
     g(t) = 1 / (1 + exp(-B (t / Γ - transit))) over Γ iterations, l(p) = 1 - H(p) / log C; ε carries no gradient.
 
     Args:
-        B: steepness of g; 8 to 16 were searched, smaller is better at higher noise.
-        transit: the part of training at which g = 1/2.
-        detach: take p in the target as a constant; the published program does not, so that it lowers the entropy too.
+        B: steepness of g; published are 8 to 16, smaller at higher noise.
+        transit: the fraction of training at which g = 1/2.
+        detach: treat p in the target as a constant; the published program does not, and so lowers the entropy too.
     """
 
     capture_key = constant_graph
@@ -39,7 +39,7 @@ class ProSelfLC(BaseMethod):
         self.inverse_growth_at(step)
 
     def inverse_growth_at(self, step: int) -> Tensor:
-        """1 / g(t), on the device."""
+        """Return 1 / g(t), on the device."""
         return self.divisor.set(inverse_growth(step / self.context.total, self.B, self.transit))
 
     def loss(self, batch: Batch, step: int) -> Tensor:
@@ -50,7 +50,7 @@ class ProSelfLC(BaseMethod):
 
 
 def own_trust(log_p: Tensor, time: float, B: float, transit: float = 0.5) -> Tensor:
-    """(B,) ε = g(t) l(p).
+    """Return (B,) ε = g(t) l(p).
 
     >>> import torch
     >>> own_trust(torch.tensor([[0.7, 0.2, 0.1]]).log(), 0.75, 10.0)
@@ -60,10 +60,10 @@ def own_trust(log_p: Tensor, time: float, B: float, transit: float = 0.5) -> Ten
 
 
 def certainty(log_p: Tensor) -> Tensor:
-    """(B,) l(p) = 1 - H(p) / log C, at least 0."""
+    """Return (B,) l(p) = 1 - H(p) / log C, at least 0."""
     return (1 + expected(log_p.exp(), log_p) / math.log(log_p.shape[1])).clamp_min(0)
 
 
 def inverse_growth(time: float, B: float, transit: float) -> float:
-    """1 / g(t)."""
-    return 1 + math.exp(min(700.0, -B * (time - transit)))  # Python's exp refuses what is larger
+    """Return 1 / g(t)."""
+    return 1 + math.exp(min(700.0, -B * (time - transit)))  # math.exp overflows above

@@ -23,12 +23,12 @@ from reweigh.lab.methods.protocol import Context
 
 
 class PrunedGCE(BaseMethod):
-    """GCE on the examples with v = 1, where v = 1[p > k] is decided anew for the whole training set now and then.
+    """GCE on the examples with v = 1, where v = 1[p > k] is updated for the training set every few epochs.
 
     The objective is Σ v (l_q(p) - l_q(k)), its gradient v p^q g. From epoch `start` on, every `every` epochs, all
     training images pass unaugmented and in evaluation mode through the best model so far by accuracy on the trusted
-    examples, or through the present one where the run has none. The model that is being trained is never replaced.
-    A decision that would prune everything is not taken.
+    examples, or through the current one if the run has none. The model being trained is never replaced. An update that
+    would prune everything is skipped.
 
     Args:
         q: of GCE.
@@ -74,7 +74,7 @@ class PrunedGCE(BaseMethod):
             self.prune()
 
     def prune(self) -> None:
-        """Decide for every training example whether it counts."""
+        """Update v for every training example."""
         net = self.net
         if self.best is not None:
             net = deepcopy(net)

@@ -1,4 +1,4 @@
-"""Methods that select examples of a batch: OHEM, Co-teaching, SIGUA by their losses, Decoupling by disagreement."""
+"""Methods that select examples of a batch: OHEM, Co-teaching and SIGUA by loss, Decoupling by disagreement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reweigh.margin import at_least_float32
 
 
 class OHEM(BaseMethod):
-    """Learn from the K = ⌈ρ B⌉ largest losses of the batch, L = their mean.
+    """Online hard example mining (Shrivastava 2016): L is the mean of the K = ⌈ρ B⌉ largest losses of the batch.
 
     Args:
         keep: ρ in (0, 1]; 1 is cross entropy.
@@ -37,7 +37,7 @@ class OHEM(BaseMethod):
         return losses[self.hardest(losses)].mean()
 
     def hardest(self, losses: Tensor) -> Tensor:
-        """The indices of the K largest, the earlier of equals first."""
+        """Return the indices of the K largest losses, the earlier of equals first."""
         k = max(1, math.ceil(self.keep * len(losses) - 1e-9))
         return losses.detach().argsort(descending=True, stable=True)[:k]
 
@@ -49,18 +49,18 @@ class OHEM(BaseMethod):
 
 
 @dataclass(frozen=True)
-class Forgetting:
-    """R(t): from 0 in a straight line to τ^c over the first T_k epochs, then τ.
+class ForgetRate:
+    """Forget rate R(t): from 0 in a straight line to τ^c over the first T_k epochs, then τ.
 
     Args:
         rate: τ in [0, 1), usually the noise rate.
         warm_up: T_k.
         exponent: c.
 
-    >>> forgetting = Forgetting(0.45)
+    >>> forgetting = ForgetRate(0.45)
     >>> forgetting.at(0), round(forgetting.at(1), 6), forgetting.at(9), forgetting.at(50)
     (0.0, 0.05, 0.45, 0.45)
-    >>> Forgetting(1.0)
+    >>> ForgetRate(1.0)
     Traceback (most recent call last):
         ...
     ValueError: forget_rate is 1.0; expected a number in [0, 1)
@@ -76,25 +76,25 @@ class Forgetting:
         number(0, above=True)("exponent", self.exponent)
 
     def at(self, epoch: int) -> float:
-        """The share of a batch that is forgotten in that epoch."""
+        """Return the share of a batch that is dropped in that epoch."""
         if epoch >= self.warm_up:
             return self.rate
         return float(self.rate**self.exponent * (epoch / max(1, self.warm_up - 1)))
 
     def keeps(self, size: int, epoch: int) -> int:
-        """k = int((1 - R) B), at least 1."""
-        return max(1, int((1 - self.at(epoch)) * size + 1e-9))  # 0.1 * 10 must not become 0
+        """Return k = int((1 - R) B), at least 1."""
+        return max(1, int((1 - self.at(epoch)) * size + 1e-9))  # (1 - 0.9) * 10 must not become 0
 
 
-def ascending(losses: Tensor) -> Tensor:
-    """Indices by increasing loss, the earlier of equals first."""
+def by_loss(losses: Tensor) -> Tensor:
+    """Return the indices by increasing loss, the earlier of equals first."""
     return losses.detach().argsort(stable=True)
 
 
 class CoTeaching(BaseMethod):
-    """f learns from the k = (1 - R(t)) B smallest losses of g, and g from those of f; the mean over k, once.
+    """Co-teaching (Han 2018): two nets, each trained on the k = (1 - R(t)) B examples with the other's smallest losses.
 
-    The first net predicts.
+    L is the mean over k for both nets; the first net predicts.
 
     Args:
         forget_rate: τ in [0, 1), usually the noise rate.
@@ -106,7 +106,7 @@ class CoTeaching(BaseMethod):
 
     def __init__(self, context: Context, forget_rate: float, warm_up: int = 10, exponent: float = 1.0) -> None:
         super().__init__(context)
-        self.forgetting = Forgetting(forget_rate, warm_up, exponent)
+        self.forgetting = ForgetRate(forget_rate, warm_up, exponent)
         self.other = context.new_net("co-teaching")
         self.trainable = nn.ModuleList([self.net, self.other])
 
@@ -120,14 +120,15 @@ class CoTeaching(BaseMethod):
 
 
 def exchange(f: Tensor, g: Tensor, k: int) -> Tensor:
-    """Mean of f over the k smallest of g, plus mean of g over the k smallest of f."""
-    return f[ascending(g)[:k]].mean() + g[ascending(f)[:k]].mean()
+    """Return the mean of f over the k smallest of g, plus the mean of g over the k smallest of f."""
+    return f[by_loss(g)[:k]].mean() + g[by_loss(f)[:k]].mean()
 
 
 class Decoupling(BaseMethod):
-    """L = Σ u l / max(0.1 B, Σ u) for both nets, u = 1[argmax f != argmax g]; the first net predicts.
+    """Decoupling (Malach & Shalev-Shwartz 2017): update two nets only where they disagree; the first net predicts.
 
-    The floor keeps the last few disagreements from exploding.
+    L = Σ u l / max(0.1 B, Σ u) for both nets, u = 1[argmax f != argmax g]. The floor limits the weight of a few
+    disagreements.
 
     Args:
         warm_up: iterations with u = 1.
@@ -155,14 +156,15 @@ class Decoupling(BaseMethod):
 
 
 class SIGUA(BaseMethod):
-    """SIGUA-SL: L = mean of the k smallest losses - γ mean of the next ones, not of the largest.
+    """SIGUA-SL (Han 2020): descend on the k smallest losses, and ascend, scaled by γ, on the next ones.
 
-    k = (1 - R(t)) B as in Co-teaching; of the B - k others the smallest share `rate` is bad, at least one.
+    L = mean(good) - γ mean(bad) with k = (1 - R(t)) B good examples as in Co-teaching; of the B - k others, the share
+    `rate` with the smallest losses is bad, at least one.
 
     Args:
         forget_rate: τ in [0, 1), usually the noise rate.
         gamma: γ.
-        rate: share of the large losses that is unlearned; published are 0.3, and 0.4 at 20 % noise.
+        rate: share of the other examples to ascend on; published are 0.3, and 0.4 at 20 % noise.
         warm_up: epochs in which the forget rate grows from 0.
     """
 
@@ -172,7 +174,7 @@ class SIGUA(BaseMethod):
         self, context: Context, forget_rate: float, gamma: float = 0.01, rate: float = 0.3, warm_up: int = 10
     ) -> None:
         super().__init__(context)
-        self.forgetting = Forgetting(forget_rate, warm_up)
+        self.forgetting = ForgetRate(forget_rate, warm_up)
         self.gamma: float = number(0)("SIGUA's gamma", gamma)
         self.rate: float = number(0, 1)("SIGUA's rate", rate)
 
@@ -186,12 +188,12 @@ class SIGUA(BaseMethod):
 
 
 def descend_and_ascend(losses: Tensor, k: int, rate: float, gamma: float) -> Tensor:
-    """mean(good) - γ mean(bad).
+    """Return mean(good) - γ mean(bad).
 
     >>> round(descend_and_ascend(torch.tensor([0.0, 1.0, 2.0, 3.0]), 2, 0.5, 0.1).item(), 6)
     0.3
     """
-    order = ascending(losses)
+    order = by_loss(losses)
     good = losses[order[:k]].mean()
     if k == len(losses):
         return good
@@ -200,12 +202,12 @@ def descend_and_ascend(losses: Tensor, k: int, rate: float, gamma: float) -> Ten
 
 
 class SIGUABC(BaseMethod):
-    """SIGUA-BC: the backward-corrected loss, multiplied by -γ where it is negative.
+    """SIGUA-BC (Han 2020): the backward-corrected loss, multiplied by -γ where it is negative.
 
     Args:
         T: (C, C), T[i, j] = P(given = j | true = i), or `symmetric(rate)`, or `map(targets, rate)`.
         gamma: γ.
-        warm_up: epochs in which negative losses are followed as they are.
+        warm_up: epochs in which negative losses are not changed.
     """
 
     times: ClassVar[dict[str, int]] = {"warm_up": 0}

@@ -23,11 +23,11 @@ from reweigh.noise.files import array_bytes, read_array
 
 
 class SoftLabels(BaseMethod):
-    """L = -Σ_j Y_ij log p_ij: every example's label is its row of the file; the given labels are not used.
+    """L = -Σ_j Y_ij log p_ij, where row i of the file is the label of example i; the given labels are not used.
 
     Args:
         file: a .npy of (N, C) probabilities, in the order of the training part.
-        hash: how the file's sha256 must begin.
+        hash: the first digits of the expected sha256 of the file.
     """
 
     capture_key = constant_graph
@@ -38,7 +38,7 @@ class SoftLabels(BaseMethod):
         wrong = np.flatnonzero((rows < 0).any(1) | (np.abs(rows.sum(1) - 1) > 1e-4))
         if wrong.size:
             raise DataError(
-                f"{file}: row {wrong[0]} is no distribution over classes: it sums to {rows[wrong[0]].sum()}"
+                f"{file}: row {wrong[0]} is not a distribution over classes: it sums to {rows[wrong[0]].sum()}"
             )
         self.soft = torch.from_numpy(rows.astype(np.float32)).to(context.device)
 
@@ -47,21 +47,23 @@ class SoftLabels(BaseMethod):
 
 
 class JointLabels(BaseMethod):
-    """L = CE(Y, p) + α L_p + β L_e; from epoch `begin` on, Y is the mean of the last predictions of every example.
+    """First phase of Joint Optimisation, which learns net and labels in turn: L = CE(Y, p) + α L_p + β L_e.
 
-        L_p = -Σ_j π_j log s_j, s = mean p over the batch      stops all examples going to one class
+    From epoch `begin` on, Y is the mean of the last predictions of every example.
+
+        L_p = -Σ_j π_j log s_j, s = mean p over the batch      keeps predictions from collapsing to one class
         L_e = mean H(p)                                        makes predictions confident
 
     An epoch's predictions are those of its training passes: training mode, augmented. At the end of epoch t, counted
-    from 1, they go to slot (t - 1) mod `slots`; an example that the epoch left out keeps the one before. The labels
-    move only under a high, constant learning rate. After the last epoch Y is written to `file` for `SoftLabels`.
+    from 1, they go to slot (t - 1) mod `slots`; an example that the epoch skipped keeps the previous one. The labels
+    change only with a high, constant learning rate. After the last epoch Y is written to `file` for `SoftLabels`.
 
     Args:
-        file: where the soft labels go, a .npy.
+        file: the .npy file for the soft labels.
         alpha: α; published are 1.2 for symmetric and 0.8 for asymmetric noise.
         beta: β; published are 0.8 and 0.4.
-        begin: the first epoch, from 1, at whose end the labels change.
-        slots: epochs that are averaged.
+        begin: the first epoch, from 1, at the end of which the labels change.
+        slots: number of epochs that are averaged.
         prior: π: "uniform", or the frequencies of the "given" labels.
     """
 
@@ -107,7 +109,7 @@ class JointLabels(BaseMethod):
     def epoch_end(self, epoch: int) -> None:
         self.buffer[epoch % self.slots] = self.latest
         if epoch + 1 >= self.begin:
-            self.labels.copy_(self.buffer[: epoch + 1].mean(0))  # before they are all filled, of those that are
+            self.labels.copy_(self.buffer[: epoch + 1].mean(0))  # at first, the mean of the slots filled so far
         if epoch + 1 == self.last:
             content = array_bytes(self.labels.cpu().numpy().astype(np.float32))
             make_folder(self.file.parent)
@@ -115,10 +117,10 @@ class JointLabels(BaseMethod):
 
 
 def prior_loss(log_p: Tensor, prior: Tensor) -> Tensor:
-    """-Σ_j π_j log s_j with s = mean p, from the (B, C) log probabilities."""
+    """Return -Σ_j π_j log s_j with s = mean p, from the (B, C) log probabilities."""
     return -(prior * (log_p.logsumexp(0) - math.log(len(log_p)))).sum()
 
 
 def entropy_loss(log_p: Tensor) -> Tensor:
-    """The mean entropy of the rows."""
+    """Return the mean entropy of the rows."""
     return -expected(log_p.exp(), log_p).mean()

@@ -21,30 +21,30 @@ from reweigh.margin import at_least_float32
 
 
 class OIM:
-    """Cross entropy of scale cos(f, v_k), v_k a running average of the features of class k and never learned.
+    """Cross entropy of scale cos(f, v_k), v_k a running average of the features of class k.
 
         v_y ← (momentum v_y + (1 - momentum) f) / its length,      in the order of the batch, after the loss
 
-    The table of the v starts at 0 and is the net's classifier, so that it predicts, and is saved with the net.
+    The table of the v starts at 0 and replaces the net's classifier, so it predicts and is saved with the net.
 
     Args:
-        name: of the method, for refusals.
+        name: of the method, for error messages.
         net: its classifier is replaced.
-        scale: what the cosines are multiplied by.
+        scale: factor on the cosines.
         momentum: in [0, 1).
     """
 
     def __init__(self, name: str, net: Net, scale: float, momentum: float) -> None:
         self.momentum: float = number(0, 1, below=True)(f"{name}'s momentum", momentum)
         old = net.classifier
-        with torch.device("meta"):  # torch's own values would be draws from its global generator
+        with torch.device("meta"):  # torch would draw initial values from its global generator
             head = CosineLinear(old.in_features, old.out_features, number(0, above=True)(f"{name}'s scale", scale))
         self.head = head.to_empty(device=old.weight.device)
         self.head.weight.requires_grad_(False).zero_()
         self.net, net.fc = net, self.head
 
     def loss(self, features: Tensor, target: Tensor) -> Tensor:
-        """The mean over features (B, F); then they join the table."""
+        """Return the mean loss of features (B, F), then add them to the table."""
         unit = functional.normalize(at_least_float32(features))
         with torch.autocast(unit.device.type, enabled=False):
             logits = self.head.scale * unit @ self.head.weight.clone().T  # a copy: it changes before the backward pass
@@ -55,16 +55,16 @@ class OIM:
 
     @torch.no_grad()
     def remember(self, unit: Tensor, target: Tensor) -> None:
-        """Let unit features (B, F) join the table, one after the other."""
+        """Add unit features (B, F) to the table, one after the other."""
         table = self.head.weight
         for f, y in zip(unit, target.tolist(), strict=True):
             table[y] = functional.normalize(self.momentum * table[y] + (1 - self.momentum) * f, dim=0)
 
 
 def frame_sets(target: Tensor, size: int) -> Tensor:
-    """(S, size) positions in the batch: the frames of every label, in their order, cut into sets.
+    """Return (S, size) positions in the batch: the frames of every label, in order, cut into sets.
 
-    A set that would be shorter repeats its frames. With `sampler="balanced"` every label of a batch has as many frames.
+    A set that would be shorter repeats its frames. With `sampler="balanced"` all labels have the same number.
 
     >>> frame_sets(torch.tensor([7, 3, 7, 7, 3]), 2)
     tensor([[1, 4],
@@ -82,17 +82,19 @@ def frame_sets(target: Tensor, size: int) -> Tensor:
 
 
 class DRSA(BaseMethod):
-    """L = OIM(video features) + diversity Q, for a net such as "drsa-resnet50".
+    """Diversity-regularised spatiotemporal attention (Li 2018): L = OIM(video features) + diversity Q.
 
-    Q keeps the attention maps of a frame apart: see `overlap`. A video is `frames` frames of one label in the batch,
-    and its feature the mean of theirs. Chosen here, because it was not released: the temporal attention (the gates of
-    `reweigh.lab.nets.drsa`), and which frames make a video: those of one label in the batch, of whatever tracklet,
-    instead of N frames spread over one; so take `sampler="balanced"`.
+    For a net such as "drsa-resnet50".
+
+    Q penalises overlapping attention maps of a frame: see `overlap`. A video is `frames` frames of one label in the
+    batch, and its feature the mean of theirs. Two details are chosen here, because they were not released: the temporal
+    attention (the gates of `reweigh.lab.nets.drsa`), and which frames make a video: those of one label in the batch,
+    from any tracklet, instead of N frames spread over one; so use `sampler="balanced"`.
 
     Args:
-        frames: N frames of a video.
+        frames: N, frames of a video.
         diversity: weight of Q.
-        over: "batch" is one norm for the whole batch, as the released trainer has it, "frame" the mean of the norms.
+        over: "batch" is one norm over the batch, as in the released trainer, "frame" the mean of the norms.
         scale, momentum: of OIM.
     """
 
@@ -127,7 +129,7 @@ class DRSA(BaseMethod):
 
 
 def overlap(attention: Tensor) -> Tensor:
-    """(B,) Q² = ‖√A √Aᵀ - I‖² of each frame's maps A, (B, K, positions): 0 if and only if no two maps meet.
+    """Return (B,) Q² = ‖√A √Aᵀ - I‖² of each frame's maps A, (B, K, positions), which is 0 only if no maps overlap.
 
     >>> overlap(torch.eye(3)[None]), overlap(torch.full((1, 2, 4), 0.25))
     (tensor([0.]), tensor([2.]))
@@ -135,24 +137,26 @@ def overlap(attention: Tensor) -> Tensor:
     a = root(at_least_float32(attention))
     with torch.autocast(a.device.type, enabled=False):
         gram = a @ a.transpose(1, 2)
-    # rows of A sum to 1, so the diagonal is 1 but for rounding
+    # rows of A sum to 1, so the diagonal is 1 up to rounding
     off = gram - torch.diag_embed(gram.diagonal(dim1=1, dim2=2))
     return off.square().sum((1, 2))
 
 
 def root(x: Tensor) -> Tensor:
-    """√x, with derivative 0 at 0."""
+    """Return √x, with derivative 0 at 0."""
     return torch.where(x > 0, x.clamp_min(torch.finfo(x.dtype).tiny).sqrt(), 0.0)
 
 
 class CAE(BaseMethod):
-    """L = oim OIM(frames) + pair BCE(pairs of snippets), for a net such as "cae-resnet50".
+    """Competitive snippet similarity with attention (Chen 2018): L = oim OIM(frames) + pair BCE(pairs of snippets).
 
-    Snippets are self-pooled, both of a pair, as in the released program, whose co-attention is never called. In its
-    cross entropy over pairs the negatives together weigh `negatives` times as much as the positives; `pair` is its 100
-    times the 1/10 that its weights sum to. Chosen here: a snippet is `frames` frames of one label in the batch, of
-    whatever tracklet, instead of consecutive ones, so take `sampler="balanced"`; all pairs of a batch are compared;
-    `oim` is constant, where the program's changes from epoch to epoch; there is no optical flow.
+    For a net such as "cae-resnet50".
+
+    Both snippets of a pair are self-pooled, as in the released program, which never uses its co-attention. In its cross
+    entropy over pairs the negatives together weigh `negatives` times as much as the positives; `pair` is the program's
+    factor 100 times the sum of its weights, 1/10. Chosen here: a snippet is `frames` frames of one label in the batch,
+    from any tracklet, instead of consecutive ones, so use `sampler="balanced"`; all pairs of a batch are compared;
+    `oim` is constant, while the program changes it every epoch; there is no optical flow.
 
     Args:
         frames: of a snippet.
@@ -190,7 +194,7 @@ class CAE(BaseMethod):
         sets = frame_sets(batch.target, self.frames)
         snippets, labels = self_pooled(values[sets], queries[sets], keys[sets]), batch.target[sets[:, 0]]
         identity = self.oim.loss(values, batch.target)
-        if len(sets) < 3:  # one pair is no batch for the norm in the pair classifier
+        if len(sets) < 3:  # the batch norm of the pair classifier needs more than one pair
             return self.weight_oim * identity
         a, b = torch.ones(len(sets), len(sets), device=labels.device).triu(1).nonzero().T
         same = labels[a] == labels[b]
@@ -199,7 +203,9 @@ class CAE(BaseMethod):
 
 
 def pair_loss(logits: Tensor, same: Tensor, negatives: float = 3.0) -> Tensor:
-    """Cross entropy of pairs (P, 2), negatives together weighing `negatives` times the positives; 0 without positives.
+    """Return the cross entropy of pairs (P, 2), negatives together weighing `negatives` times the positives.
+
+    Without positives it is 0.
 
     >>> logits = torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     >>> pair_loss(logits, torch.tensor([True, False, False]))  # log 2, whatever the weights
