@@ -1,4 +1,4 @@
-"""The two errors that are the user's material's fault rather than the program's, and a warning of the same kind."""
+"""Errors and a warning about the user's files and environment, not the program."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, TextIO
 
 
 class DataError(ValueError):
-    """A file or data set is not what its format says; the message names file, place and expectation."""
+    """Raised when a file or data set does not have its format; the message names file, place and expectation."""
 
 
 class DataWarning(UserWarning):
-    """A data set can be read, but probably does not say what was meant; the message names file, values and counts."""
+    """Warns that a data set is readable but probably not as intended; the message names file, values and counts."""
 
 
 class MissingExtraError(ImportError):
-    """An optional dependency is absent; the message holds the pip command that brings it."""
+    """Raised when an optional dependency is missing; the message has the pip command that installs it."""
 
 
 def require(module: str, extra: str) -> Any:
-    """Import an optional dependency, or say how to install it.
+    """Import an optional dependency, or raise MissingExtraError with the command that installs it.
 
     >>> require("math", extra="plot").sqrt(4.0)
     2.0
@@ -36,17 +36,17 @@ def require(module: str, extra: str) -> Any:
     except ImportError as error:
         top = module.partition(".")[0]
         if error.name is not None and error.name.partition(".")[0] != top:
-            raise  # the module is there and something inside it is broken: that is another story
+            raise  # the module is installed, but an import inside it fails
         raise MissingExtraError(f"{top} is not installed: pip install 'reweigh[{extra}]'") from error
 
 
 @contextmanager
-def warnings_told(tell: Callable[[DataWarning], None]) -> Iterator[None]:
-    """While entered, every `DataWarning` is told, however often it comes; other warnings are as they were."""
+def show_warnings(show: Callable[[DataWarning], None]) -> Iterator[None]:
+    """Pass every `DataWarning` to `show`, including repeated ones; other warnings are not affected."""
     with warnings.catch_warnings():
-        show = warnings.showwarning
+        show_other = warnings.showwarning
 
-        def told(
+        def show_any(
             message: Warning | str,
             category: type[Warning],
             filename: str,
@@ -55,10 +55,10 @@ def warnings_told(tell: Callable[[DataWarning], None]) -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, DataWarning):
-                tell(category(str(message)))
+                show(category(str(message)))
             else:
-                show(message, category, filename, lineno, file, line)
+                show_other(message, category, filename, lineno, file, line)
 
-        warnings.showwarning = told
+        warnings.showwarning = show_any
         warnings.simplefilter("always", DataWarning)
         yield
