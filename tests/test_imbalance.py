@@ -106,7 +106,7 @@ def test_minorities_are_some_of_the_classes(minority) -> None:
 
 
 def test_a_ratio_that_wants_more_than_there_is() -> None:
-    with pytest.raises(ValueError, match="it wants 50 of class 0, which has 10"):
+    with pytest.raises(ValueError, match="it needs 50 examples of class 0, which has 10"):
         imbalance.ratio([0] * 10 + [1] * 100, 2, 0)
 
 

@@ -1,4 +1,4 @@
-"""Losses that know how frequent the classes are: logit adjustment and balanced softmax."""
+"""Losses that use the class frequencies: logit adjustment and balanced softmax."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from reweigh.losses.loss import Loss
 
 
 class LogitAdjustment(Loss):
-    """Logit adjustment (Menon 2021), L = CE(z + τ log π, y) with the class frequencies π; tested on the raw z.
+    """Logit adjustment (Menon 2021), L = CE(z + τ log π, y) with the class frequencies π; use the raw z for prediction.
 
     Args:
-        class_counts: (C,) examples of each class, or their frequencies; in expressions the training labels give them.
+        class_counts: (C,) examples of each class, or their frequencies; in expressions of the bench, those of the
+            training labels.
         tau: τ; 0 is cross entropy.
     """
 
@@ -47,7 +48,7 @@ class BalancedSoftmax(LogitAdjustment):
 
 
 def checked_counts(owner: str, class_counts: npt.ArrayLike | Tensor) -> npt.NDArray[np.float64]:
-    """Class counts as float64 (C,), finite, none negative, not all zero."""
+    """Return class counts as float64 (C,); they must be finite, none negative, not all zero."""
     given = class_counts.detach().cpu().numpy() if isinstance(class_counts, Tensor) else class_counts
     counts = np.asarray(given, dtype=np.float64)
     if counts.ndim != 1 or not np.isfinite(counts).all() or (counts < 0).any() or not counts.sum() > 0:

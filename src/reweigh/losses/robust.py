@@ -25,7 +25,7 @@ class FullMAE(Loss):
 
 
 class Brier(Loss):
-    """L = |p - e_y|², gradient_k = 2 p_k (p_k - e_k - Σ_j p_j² + p_y): another direction than CCE's unless C = 2.
+    """L = |p - e_y|², gradient_k = 2 p_k (p_k - e_k - Σ_j p_j² + p_y): not the direction of CCE unless C = 2.
 
     >>> import torch
     >>> Brier()(torch.zeros(1, 4), torch.tensor([0]))
@@ -38,10 +38,10 @@ class Brier(Loss):
 
 
 class LogitClip(Loss):
-    """LogitClip (Wei 2023), L = CE(z min(1, τ / |z|₂), y) <= log(1 + (C - 1) e^(√2 τ)); tested on the raw z.
+    """LogitClip (Wei 2023), L = CE(z min(1, τ / |z|₂), y) <= log(1 + (C - 1) e^(√2 τ)); use the raw z for prediction.
 
     τ is both the threshold and the norm after clipping, so that the map is continuous; the published program clips
-    beyond τ to 1/τ.
+    norms above τ to 1/τ.
 
     Args:
         tau: τ > 0; large is cross entropy.
@@ -57,7 +57,7 @@ class LogitClip(Loss):
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         masked = logits == -math.inf
-        z = logits.masked_fill(masked, 0.0)  # a class that is masked out has no part in the norm
+        z = logits.masked_fill(masked, 0.0)  # masked classes do not count in the norm
         norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
         factor = self.tau / norm.clamp_min(self.tau)
         return functional.cross_entropy((z * factor).masked_fill(masked, -math.inf), target, reduction="none")

@@ -19,5 +19,5 @@ def test_paths_are_texts() -> None:
 
 def test_a_weighting_is_written_as_a_text() -> None:
     weighting: Any = DM(0.5, 8)
-    with pytest.raises(TypeError, match=r"expected a text: 'DM\(lam=0.5, beta=8\)'"):
+    with pytest.raises(TypeError, match=r"expected a string: 'DM\(lam=0.5, beta=8\)'"):
         Run(data="digits", net="linear", weighting=weighting)

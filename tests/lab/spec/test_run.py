@@ -217,7 +217,7 @@ def test_bad_values_are_refused_by_name(values: dict[str, Any], message: str) ->
         ({"seed": None}, "seed is None; expected a whole number"),
         ({"iterations": "5"}, "iterations"),
         ({"record_p": 1}, "record_p is 1; expected true or false"),
-        ({"weighting": 5}, "weighting is 5; expected a text"),
+        ({"weighting": 5}, "weighting is 5; expected a string"),
         ({"optimiser": None}, "optimiser is None; expected one of sgd"),
         ({"optimiser": "adam", "betas": 0.9}, "two numbers"),
         ({"taper": None}, "taper is None"),

@@ -175,7 +175,7 @@ def read_seeds(text: str) -> tuple[int, ...]:
 
 def _parsed(name: str, value: object) -> Any:
     if not isinstance(value, str):
-        raise TypeError(f"{name} is {value!r}; expected a text{_as_text(value)}")
+        raise TypeError(f"{name} is {value!r}; expected a string{_as_text(value)}")
     return _prefix_errors(name, parse, text(name, value))
 
 
