@@ -91,7 +91,7 @@ def test_at_step_replaces_schedules_wherever_they_stand() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("linear(2, 16)", "only in place of a number"),
+        ("linear(2, 16)", "can only replace a number"),
         ("DM(linear(2), 1)", "missing a required argument"),
         ("DM(linear(2, 3, 4), 1)", "too many positional"),
         ("DM(linear(2, 3, untl=4), 1)", "unexpected keyword"),

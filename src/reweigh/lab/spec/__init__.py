@@ -1,4 +1,4 @@
-"""What a run is, without torch: expressions, schedules, the frozen `Run` and the two protocols."""
+"""What a run is: expressions, schedules and the frozen `Run`. Importing this package does not import torch."""
 
 from reweigh.lab.spec.checks import read_seeds
 from reweigh.lab.spec.expression import Expression, ExpressionError, Value, parse
