@@ -84,7 +84,7 @@ def sliders_of(cls: type[Weighting]) -> list[dict[str, Any]]:
         if float not in (hints[name], *get_args(hints[name])):
             continue  # `num_classes` follows the page's own slider for C; a flag or another weighting has none
         slider = SLIDERS.get(f"{cls.__name__}.{name}", SLIDERS.get(name, _OTHER))
-        sliders.append(_named(name, slider if default is ... else slider._replace(start=default)))
+        sliders.append(_named(name, slider._replace(start=default) if isinstance(default, int | float) else slider))
     return sliders
 
 
