@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reweigh.errors import DataError
-from reweigh.noise.corruption import Labels, Seed, check_labels, expression, label_hash, quota, random_source
+from reweigh.noise.corruption import Labels, Seed, check_labels, kind_text, label_hash, quota, random_source
 from reweigh.noise.files import read_array
 
 
@@ -73,7 +73,7 @@ def ratio(
     for c in few:
         if wanted[c] > counts[c]:
             raise ValueError(f"ratio is {factor:g}: it needs {wanted[c]} examples of class {c}, which has {counts[c]}")
-    return _keep(clean, wanted, expression("ratio", ratio=factor, minority=few), seed)
+    return _keep(clean, wanted, kind_text("ratio", ratio=factor, minority=few), seed)
 
 
 def long_tail(labels: npt.ArrayLike, factor: float, seed: Seed = 0, num_classes: int | None = None) -> Subset:
@@ -95,7 +95,7 @@ def long_tail(labels: npt.ArrayLike, factor: float, seed: Seed = 0, num_classes:
     counts = np.bincount(clean, minlength=classes)
     share = factor ** -(np.arange(classes) / (classes - 1))
     wanted = np.minimum(counts, quota(counts.max() * share, 1))
-    return _keep(clean, wanted, expression("long_tail", factor=factor), seed)
+    return _keep(clean, wanted, kind_text("long_tail", factor=factor), seed)
 
 
 def step(
@@ -125,7 +125,7 @@ def step(
     few = round(fraction * classes)
     wanted = counts.copy()
     wanted[classes - few :] = np.minimum(wanted[classes - few :], quota(counts.max(), 1 / factor))
-    return _keep(clean, wanted, expression("step", factor=factor, fraction=float(fraction)), seed)
+    return _keep(clean, wanted, kind_text("step", factor=factor, fraction=float(fraction)), seed)
 
 
 def kept(
@@ -146,7 +146,7 @@ def kept(
         raise DataError(f"{os.fspath(file)}: record {bad[0]}: {mask[bad[0]]:g}; expected 0 or 1")
     if not mask.any():
         raise DataError(f"{os.fspath(file)}: all {len(mask)} examples are left out")
-    return _subset(clean, np.flatnonzero(mask), classes, expression("kept", file=Path(file).name), None)
+    return _subset(clean, np.flatnonzero(mask), classes, kind_text("kept", file=Path(file).name), None)
 
 
 def _check_factor(factor: float, name: str) -> float:

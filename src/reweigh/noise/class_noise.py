@@ -34,8 +34,7 @@ from reweigh.noise.corruption import (
     check_groups,
     check_labels,
     check_rate,
-    expression,
-    measure,
+    kind_text,
     quota,
     random_source,
 )
@@ -79,8 +78,8 @@ def symmetric(
         drawn = rng.integers(0, classes, len(clean))
     else:
         drawn = (clean + rng.integers(1, max(classes, 2), len(clean))) % classes
-    kind = expression("symmetric", rate=rate, include_true=include_true, count=count)
-    return measure(np.where(flip, drawn, clean), clean, classes, kind, rate, recorded)
+    kind = kind_text("symmetric", rate=rate, include_true=include_true, count=count)
+    return Corruption.from_labels(np.where(flip, drawn, clean), clean, classes, kind, rate, recorded)
 
 
 def pair(
@@ -100,7 +99,7 @@ def pair(
     rate = check_rate(rate)
     if classes < 2 and rate > 0:
         raise ValueError(f"rate is {rate} with one class: there is no next class to flip to")
-    kind = expression("pair", rate=rate, count=count)
+    kind = kind_text("pair", rate=rate, count=count)
     return class_map(clean, np.roll(np.arange(classes), -1), rate, seed=seed, count=count, kind=kind)
 
 
@@ -109,7 +108,7 @@ def asymmetric_cifar10(labels: npt.ArrayLike, rate: float, *, seed: Seed = 0, co
 
     A share `rate` of those five classes flips, the other five stay: overall rate / 2 on balanced labels.
     """
-    kind = expression("asymmetric_cifar10", rate=check_rate(rate), count=count)
+    kind = kind_text("asymmetric_cifar10", rate=check_rate(rate), count=count)
     return class_map(labels, CIFAR10_MAP, rate, seed=seed, count=count, kind=kind)
 
 
@@ -144,8 +143,8 @@ def class_map(
     flip = np.zeros(len(clean), dtype=bool)
     eligible = np.flatnonzero(moved[clean])
     flip[eligible] = _chosen(clean[eligible], rate, count, rng)
-    kind = kind or expression("class_map", targets=tuple(to.tolist()), rate=rate, count=count)
-    return measure(np.where(flip, to[clean], clean), clean, classes, kind, rate, recorded)
+    kind = kind or kind_text("class_map", targets=tuple(to.tolist()), rate=rate, count=count)
+    return Corruption.from_labels(np.where(flip, to[clean], clean), clean, classes, kind, rate, recorded)
 
 
 def superclass_pair(
@@ -168,7 +167,7 @@ def superclass_pair(
     >>> superclass_pair([0, 0, 1, 1], 0.5, groups=[0, 0]).counts.tolist()
     [[1, 1], [1, 1]]
     """
-    kind = expression("superclass_pair", rate=check_rate(rate), count=count)
+    kind = kind_text("superclass_pair", rate=check_rate(rate), count=count)
     return class_map(labels, random_pairs(groups, seed), rate, seed=seed, count=count, kind=kind)
 
 
@@ -183,8 +182,8 @@ def sl_block_pair(
     rate = check_rate(rate)
     matrix = map_matrix(random_pairs(blocks(classes, block), seed), rate)
     rng, recorded = random_source(seed)
-    kind = expression("sl_block_pair", rate=rate, block=block)
-    return measure(draw(matrix, clean, rng), clean, classes, kind, rate, recorded)
+    kind = kind_text("sl_block_pair", rate=rate, block=block)
+    return Corruption.from_labels(draw(matrix, clean, rng), clean, classes, kind, rate, recorded)
 
 
 def superclass_cycle(
@@ -200,7 +199,7 @@ def superclass_cycle(
     >>> superclass_cycle([0, 1, 2, 3], 1.0, groups=[0, 1, 0, 1]).labels.tolist()
     [2, 3, 0, 1]
     """
-    kind = expression("superclass_cycle", rate=check_rate(rate), count=count)
+    kind = kind_text("superclass_cycle", rate=check_rate(rate), count=count)
     return class_map(labels, cycle(groups), rate, seed=seed, count=count, kind=kind)
 
 
@@ -219,7 +218,7 @@ def block_cycle(
     [1, 0, 3, 2]
     """
     clean, classes = check_labels(labels, num_classes)
-    kind = expression("block_cycle", rate=check_rate(rate), block=block, count=count)
+    kind = kind_text("block_cycle", rate=check_rate(rate), block=block, count=count)
     return class_map(clean, cycle(blocks(classes, block)), rate, seed=seed, count=count, kind=kind)
 
 
@@ -274,8 +273,8 @@ def transition(labels: npt.ArrayLike, matrix: npt.ArrayLike, *, seed: Seed = 0) 
     clean, classes = check_labels(labels, len(rows))
     rng, recorded = random_source(seed)
     rate = float(np.mean(1 - rows.diagonal()[clean]))
-    kind = expression("transition", rate=round(rate, 6))
-    return measure(draw(rows, clean, rng), clean, classes, kind, rate, recorded)
+    kind = kind_text("transition", rate=round(rate, 6))
+    return Corruption.from_labels(draw(rows, clean, rng), clean, classes, kind, rate, recorded)
 
 
 def draw(rows: Matrix, clean: Labels, rng: np.random.Generator) -> Labels:

@@ -48,6 +48,26 @@ class Corruption:
     seed: int | None
     hash: str
 
+    @classmethod
+    def from_labels(
+        cls, labels: Labels, clean: Labels, num_classes: int, kind: str, rate: float, seed: int | None
+    ) -> Corruption:
+        """Measure rate and counts of these labels; the arrays are read-only copies.
+
+        >>> c = Corruption.from_labels(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "pair(rate=0.3)", 0.3, seed=0)
+        >>> round(c.measured, 3), c.counts.tolist()
+        (0.333, [[1, 1], [0, 1]])
+        """
+        known = clean >= 0
+        cells = clean[known] * num_classes + labels[known]
+        counts = np.bincount(cells, minlength=num_classes**2).reshape(num_classes, num_classes).astype(np.int64)
+        total = int(counts.sum())
+        measured = (total - int(counts.trace())) / total if total else float("nan")
+        frozen = [np.array(array, dtype=np.int64) for array in (labels, clean, counts)]
+        for array in frozen:
+            array.flags.writeable = False
+        return cls(frozen[0], frozen[1], kind, rate, measured, frozen[2], seed, label_hash(labels))
+
     @property
     def num_classes(self) -> int:
         """C."""
@@ -78,24 +98,6 @@ def label_hash(labels: Labels) -> str:
     'abbc703f913e'
     """
     return hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()
-
-
-def measure(labels: Labels, clean: Labels, num_classes: int, kind: str, rate: float, seed: int | None) -> Corruption:
-    """Return the `Corruption` of these labels: rate and counts measured, arrays read-only.
-
-    >>> c = measure(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "pair(rate=0.3)", 0.3, seed=0)
-    >>> round(c.measured, 3), c.counts.tolist()
-    (0.333, [[1, 1], [0, 1]])
-    """
-    known = clean >= 0
-    cells = clean[known] * num_classes + labels[known]
-    counts = np.bincount(cells, minlength=num_classes**2).reshape(num_classes, num_classes).astype(np.int64)
-    total = int(counts.sum())
-    measured = (total - int(counts.trace())) / total if total else float("nan")
-    frozen = [np.array(array, dtype=np.int64) for array in (labels, clean, counts)]
-    for array in frozen:
-        array.flags.writeable = False
-    return Corruption(frozen[0], frozen[1], kind, rate, measured, frozen[2], seed, label_hash(labels))
 
 
 def check_labels(labels: Any, num_classes: int | None = None, name: str = "labels") -> tuple[Labels, int]:
@@ -168,10 +170,10 @@ def quota(size: Any, rate: float) -> Any:
     return np.floor(rate * np.asarray(size) + 1e-9).astype(np.int64)
 
 
-def expression(name: str, **arguments: object) -> str:
+def kind_text(name: str, **arguments: object) -> str:
     """Return a kind of noise as records have it, without the arguments at their defaults.
 
-    >>> expression("symmetric", rate=0.4, count="per_class", include_true=True)
+    >>> kind_text("symmetric", rate=0.4, count="per_class", include_true=True)
     'symmetric(rate=0.4, include_true=True)'
     """
     parts = (f"{key}={value!r}" for key, value in arguments.items() if DEFAULTS.get(key, ...) != value)

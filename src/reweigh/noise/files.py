@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reweigh.errors import DataError
-from reweigh.noise.corruption import Corruption, measure
+from reweigh.noise.corruption import Corruption
 
 DIGITS = 12  # of a file's sha256, as `hash` arguments have them
 
@@ -150,7 +150,7 @@ def load_corruption(path: str | os.PathLike[str]) -> Corruption:
         if max(labels.max(initial=0), clean.max(initial=0)) >= meta["num_classes"]:
             raise ValueError(f"a label is out of range for {meta['num_classes']} classes")
         rate = math.nan if meta["rate"] is None else float(meta["rate"])
-        result = measure(labels, clean, meta["num_classes"], str(meta["kind"]), rate, meta["seed"])
+        result = Corruption.from_labels(labels, clean, meta["num_classes"], str(meta["kind"]), rate, meta["seed"])
         if result.hash != meta["hash"]:
             raise ValueError(f"labels with sha256 {result.hash[:12]}, recorded {str(meta['hash'])[:12]}")
     except (ValueError, KeyError, TypeError) as error:

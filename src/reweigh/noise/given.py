@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reweigh.errors import DataError
-from reweigh.noise.corruption import LARGEST_INFERRED, Corruption, Labels, check_labels, expression, measure
+from reweigh.noise.corruption import LARGEST_INFERRED, Corruption, Labels, check_labels, kind_text
 
 MAX_BYTES = 2**30
 SUFFIXES = (".npy", ".npz", ".txt", ".csv")
@@ -40,7 +40,7 @@ def given(
     """
     kind = "given()"
     if isinstance(source, str | os.PathLike):
-        kind = expression("given", file=Path(source).name, key=key)
+        kind = kind_text("given", file=Path(source).name, key=key)
         labels = read_labels(source, num_classes=num_classes, key=key)
     else:
         labels, _ = check_labels(source, num_classes, name="source")
@@ -53,7 +53,7 @@ def given(
     if known.size:
         classes = max(classes, check_labels(known, num_classes, name="clean")[1])
     truth = np.maximum(truth.astype(np.int64), -1)  # in this order: unsigned integers have no -1
-    result = measure(labels, truth, classes, kind, float("nan"), None)
+    result = Corruption.from_labels(labels, truth, classes, kind, float("nan"), None)
     return replace(result, rate=result.measured)
 
 

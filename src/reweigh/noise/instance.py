@@ -17,8 +17,7 @@ from reweigh.noise.corruption import (
     Seed,
     check_labels,
     check_rate,
-    expression,
-    measure,
+    kind_text,
     random_source,
 )
 
@@ -73,8 +72,8 @@ def instance_dependent(
             below = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
             below /= below[:, -1:]  # ends at exactly 1, which no score reaches
             given[rows] = (below <= score[rows, None]).sum(axis=1)
-    kind = expression("instance_dependent", rate=rate)
-    return measure(given, clean, classes, kind, rate, recorded)
+    kind = kind_text("instance_dependent", rate=rate)
+    return Corruption.from_labels(given, clean, classes, kind, rate, recorded)
 
 
 def _truncated_normal(mean: float, size: int, rng: np.random.Generator) -> Matrix:
