@@ -1,4 +1,4 @@
-"""Losses from expressions, and what they refuse."""
+"""Losses from expressions, and their error messages."""
 
 from __future__ import annotations
 

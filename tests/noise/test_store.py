@@ -1,4 +1,4 @@
-"""A Corruption on disk: what comes back, and that no changed byte does."""
+"""`Corruption` on disk: round trip, and detection of changed bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def same(a: Corruption, b: Corruption) -> bool:
     [SAVED, noise.given([0, 1, 2]), noise.pair(LABELS, 0.25, seed=np.random.default_rng(0))],
     ids=["seeded", "without truth", "generator"],
 )
-def test_what_is_saved_comes_back(tmp_path: Path, corruption: Corruption) -> None:
+def test_save_and_load_round_trip(tmp_path: Path, corruption: Corruption) -> None:
     path = noise.save_corruption(corruption, tmp_path / "noise.npz")
     assert same(noise.load_corruption(path), corruption)
     assert [entry.name for entry in tmp_path.iterdir()] == ["noise.npz"], "a partial file was left"
@@ -61,7 +61,7 @@ def test_saving_replaces(tmp_path: Path) -> None:
     assert same(noise.load_corruption(path), SAVED)
 
 
-def test_every_single_changed_byte_is_found(tmp_path: Path) -> None:
+def test_every_changed_byte_is_detected(tmp_path: Path) -> None:
     path = noise.save_corruption(SAVED, tmp_path / "noise.npz")
     whole = path.read_bytes()
     for place in range(len(whole)):
@@ -74,7 +74,7 @@ def test_every_single_changed_byte_is_found(tmp_path: Path) -> None:
 
 @settings(max_examples=30)
 @given(cut=st.integers(0, 1000), tail=st.binary(max_size=100))
-def test_cut_or_lengthened_files_are_found(tmp_path_factory, cut: int, tail: bytes) -> None:
+def test_truncated_or_extended_files_are_refused(tmp_path_factory, cut: int, tail: bytes) -> None:
     path = noise.save_corruption(SAVED, tmp_path_factory.getbasetemp() / "cut.npz")
     whole = path.read_bytes()
     changed = whole[: -cut or None] + tail
@@ -111,7 +111,7 @@ ZERO_ONE = np.array([0, 1])
         ({}, {"clean": np.array([0, 5])}),
     ],
 )
-def test_sealed_but_senseless_files_are_refused(tmp_path: Path, meta: dict, arrays: dict) -> None:
+def test_sealed_files_with_invalid_content_are_refused(tmp_path: Path, meta: dict, arrays: dict) -> None:
     path = tmp_path / "odd.npz"
     write_sealed(path, GOOD, labels=ZERO_ONE, clean=ZERO_ONE)
     noise.load_corruption(path)

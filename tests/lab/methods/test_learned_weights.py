@@ -51,7 +51,7 @@ def test_linear_model_by_hand() -> None:
     torch.testing.assert_close(found, pairs.mean(1))
 
 
-def test_learning_to_reweight_trusts_what_agrees_with_the_trusted() -> None:
+def test_learning_to_reweight_weights_examples_that_agree_with_trusted_ones() -> None:
     net = build("linear", 2, 2, generator=torch.Generator().manual_seed(0))
     x = torch.tensor([[3.0, 0.0], [0.0, 3.0], [3.0, 0.0], [0.0, 3.0]])
     given = torch.tensor([0, 1, 1, 0])  # the last two are flipped
@@ -94,7 +94,7 @@ def test_running_statistics_ignore_the_trusted_batch() -> None:
     assert torch.equal(before, net[1].running_mean)
 
 
-def test_meta_weight_net_teaches_the_right_direction(make_context: Callable[..., Context]) -> None:
+def test_meta_weight_net_updates_in_the_right_direction(make_context: Callable[..., Context]) -> None:
     method = MetaWeightNet(make_context(net="linear"))
     net = method.net
     x = torch.tensor([[3.0, 0, 0, 0, 0, 0], [3.0, 0, 0, 0, 0, 0]])

@@ -1,4 +1,4 @@
-"""`Run`: canonical, checked, and hashed over what matters."""
+"""`Run`: canonical values, checks and hash."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_mapping_and_json_round_trip(values: dict[str, Any]) -> None:
 
 
 @given(st.fixed_dictionaries({}, optional=CHANGES), st.fixed_dictionaries({}, optional=PLACES))
-def test_places_do_not_matter_to_the_hash(values: dict[str, Any], places: dict[str, Any]) -> None:
+def test_paths_do_not_affect_the_hash(values: dict[str, Any], places: dict[str, Any]) -> None:
     assert run_of(**values, **places).hash() == run_of(**values).hash()
 
 
@@ -130,7 +130,7 @@ def test_every_hashed_field_changes_the_hash() -> None:
     assert len({base.hash(), *hashes}) == len(hashes) + 1
 
 
-def test_numbers_of_numpys_are_numbers() -> None:
+def test_numpy_numbers_are_accepted() -> None:
     plain = Run(data="digits", net="mlp", weighting="CCE", seed=1, lr=0.5, betas=(0.5, 0.25), optimiser="adam")
     run = dataclasses.replace(
         plain, seed=np.arange(3)[1], lr=np.float32(0.5), betas=(np.float64(0.5), np.float16(0.25))
@@ -240,7 +240,7 @@ def test_a_run_is_frozen() -> None:
         run_of().seed = 3  # type: ignore[misc]  # the point of the test
 
 
-def test_describe_tells_a_command_line_what_it_needs() -> None:
+def test_describe_lists_all_fields() -> None:
     by_name = {field.name: field for field in describe()}
     assert [field.name for field in describe()] == [field.name for field in dataclasses.fields(Run)]
     assert by_name["optimiser"].choices == ("sgd", "momentum", "nesterov", "adam", "adam-caffe", "adamw")
@@ -249,6 +249,6 @@ def test_describe_tells_a_command_line_what_it_needs() -> None:
     assert required == ["data", "net"]
 
 
-def test_mapping_holds_only_what_json_has() -> None:
+def test_mapping_is_json_serialisable() -> None:
     run = run_of(optimiser="adam", betas=(0.8, 0.9))
     assert json.loads(json.dumps(run.to_mapping())) == run.to_mapping()
