@@ -197,7 +197,7 @@ def as_weighting(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
     if isinstance(weighting, str):
         raise TypeError(
             f"weighting must be a Weighting or a callable of p or (p, q), got the text {weighting!r}: give "
-            f"reweigh.lab.objectives.weighting_from(reweigh.lab.spec.parse({weighting!r}))"
+            f"reweigh.lab.objectives.weightings.weighting_from(reweigh.parse({weighting!r}))"
         )
     if isinstance(weighting, type) or not callable(weighting):
         raise TypeError(f"weighting must be a Weighting or a callable of p or (p, q), got {weighting!r}")

@@ -39,10 +39,10 @@ class ByCriterion:
         options = criterion.options
         log_p, log_q = log_probabilities(margin(logits, target))
         log_w = options.weighting.log_weight(log_p, log_q)
-        if options.normalise == "class":  # the weights within each class, as the criterion normalises them
-            every_row = torch.ones_like(target, dtype=torch.bool)
-            log_w = log_w - log_class_totals(log_w, torch.ones_like(log_w), every_row, target, logits.shape[1])
-            log_w = log_w + math.log(len(target))  # independent of the batch size
+        if options.normalise == "class":  # or what is shown would not be what a class can get
+            all_of_them = torch.ones_like(target, dtype=torch.bool)
+            log_w = log_w - log_class_totals(log_w, torch.ones_like(log_w), all_of_them, target, logits.shape[1])
+            log_w = log_w + math.log(len(target))  # batches of any size in one unit
         return (log_w + log_taper(log_q, options.taper)).exp()
 
     def epoch_end(self, epoch: int) -> None:
