@@ -15,7 +15,7 @@ from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number
 from reweigh.lab.report.collect import Told
 from reweigh.lab.report.figure import thin
 from reweigh.lab.spec import Run, describe
-from reweigh.metrics import collapsed_classes
+from reweigh.metrics import given_up
 
 COLUMNS = (
     *("step", "test_accuracy", "corrupted_accuracy", "intact_accuracy"),
@@ -155,7 +155,7 @@ def find(folder: Path) -> Finding | None:
     if best.get("test_accuracy") is not None:
         metrics["best"] = best["test_accuracy"]
     if rows and (means := rows[-1].get("p_by_class")):
-        metrics["given_up"] = len(collapsed_classes(means)) / len(means)
+        metrics["given_up"] = len(given_up(means)) / len(means)
     diverged = result.get("diverged")
     if diverged is not None and "validation" in metrics:
         metrics["validation"] = None  # by which it could be chosen: it predicts one class for everything

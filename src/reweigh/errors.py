@@ -41,12 +41,12 @@ def require(module: str, extra: str) -> Any:
 
 
 @contextmanager
-def show_warnings(show: Callable[[DataWarning], None]) -> Iterator[None]:
-    """Pass every `DataWarning` to `show`, including repeated ones; other warnings are not affected."""
+def warnings_told(tell: Callable[[DataWarning], None]) -> Iterator[None]:
+    """While entered, every `DataWarning` is told, however often it comes; other warnings are as they were."""
     with warnings.catch_warnings():
-        show_other = warnings.showwarning
+        show = warnings.showwarning
 
-        def show_any(
+        def told(
             message: Warning | str,
             category: type[Warning],
             filename: str,
@@ -55,10 +55,10 @@ def show_warnings(show: Callable[[DataWarning], None]) -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, DataWarning):
-                show(category(str(message)))
+                tell(category(str(message)))
             else:
-                show_other(message, category, filename, lineno, file, line)
+                show(message, category, filename, lineno, file, line)
 
-        warnings.showwarning = show_any
+        warnings.showwarning = told
         warnings.simplefilter("always", DataWarning)
         yield

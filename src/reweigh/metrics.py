@@ -28,16 +28,16 @@ def per_class_accuracy(predicted: Tensor, target: Tensor, num_classes: int) -> l
     return [r / n if n else None for r, n in zip(right.tolist(), total.tolist(), strict=True)]
 
 
-def collapsed_classes(p_by_class: Sequence[float | None]) -> list[int]:
-    """Return the classes c that training has stopped learning: their mean p is below half of chance, p̄_c < 1 / (2C).
+def given_up(p_by_class: Sequence[float | None]) -> list[int]:
+    """The classes c whose examples have a mean p of their label below half of chance: p̄_c < 1 / (2C).
 
-    An untrained net gives each class 1 / C. Classes collapse, for example, when a density emphasises whatever is
-    learned first.
+    A net that knows nothing gives them 1 / C, so it has turned away from these, as it does where a density rewards
+    whatever is learnt first.
 
     Args:
-        p_by_class: p̄_c of every class, None for one without examples.
+        p_by_class: p̄_c of every class, None of one without examples.
 
-    >>> collapsed_classes([0.5, 0.02, 0.6, None, 0.3])
+    >>> given_up([0.5, 0.02, 0.6, None, 0.3])
     [1]
     """
     chance = 1 / max(1, len(p_by_class))

@@ -1,4 +1,4 @@
-// The explorer: curves and numbers of a weighting, updated with its sliders.
+// The explorer: turn knobs, and everything that follows from w is drawn at once.
 const GRID = Array.from({ length: 201 }, (_, i) => i / 200);
 const INNER = GRID.slice(1, -1);
 const TENTHS = Array.from({ length: 10 }, (_, i) => [i / 10, (i + 1) / 10]);
@@ -24,7 +24,7 @@ function buildExplorer({ catalogue, curveAt, start }, root, level) {
     second.element,
     el("fieldset", null, el("legend", null, "A batch"), el("label", { htmlFor: samples.id, class: "above" }, "p of its examples"), samples, refusal));
   root.append(
-    el("p", null, "A weighting w(p) is the weight of an example whose label has probability p. Move the sliders: every curve is computed in this page with the formulas of the library."),
+    el("p", null, "A weighting w(p) says how much an example counts whose label has probability p. Turn the knobs; every curve is computed here, as the library computes it."),
     el("div", { class: "explorer" }, controls, el("div", { class: "results" },
       problem, python.element, command.element, numbers,
       el("div", { class: "figures" }, Object.values(views).map((view) => view.element)))));
@@ -42,12 +42,12 @@ function buildExplorer({ catalogue, curveAt, start }, root, level) {
     const compared = [
       { ...a, colour: 0, taper: taper.value },
       { ...b, colour: 1, taper: b.kind === "loss" ? 0 : PUBLISHED_TAPER },
-      { ...defaultOf(catalogue, "CCE"), colour: 2, taper: 0 },
-      { ...defaultOf(catalogue, "GCE"), colour: 3, taper: 0 },
+      { name: "CCE", values: {}, text: "CCE()", colour: 2, taper: 0 },
+      { name: "GCE", values: { q: 0.7 }, text: "GCE(q=0.7)", colour: 3, taper: 0 },
     ].map((each, i) => measure({ ...each, variant: Math.min(i, 2) }));
     numbers.replaceChildren(factsTable(compared));
     const at = weight(compared[0].tapered, 1 / count, 1 - 1 / count);
-    begin.textContent = `An untrained net gives every class about 1/C = ${number(1 / count)}: there w = ${number(at)}, and the gradient is −${number(at / 2)} for the label's logit and +${number(at / 2 / (count - 1))} for each of the ${count - 1} others. Symmetric noise can be distinguished from signal below a rate of (C − 1)/C = ${number((count - 1) / count)}.`;
+    begin.textContent = `A fresh net gives every class about 1/C = ${number(1 / count)}: there w = ${number(at)}, of which the label's logit gets −${number(at / 2)} and each of the ${count - 1} others +${number(at / 2 / (count - 1))}. Symmetric noise can be told from signal below a rate of (C − 1)/C = ${number((count - 1) / count)}.`;
     drawCurves(compared, count, views);
     const read = readBatch(samples.value);
     refusal.textContent = read.problem || "";
@@ -60,7 +60,7 @@ function buildExplorer({ catalogue, curveAt, start }, root, level) {
   return { update, state: () => ({ first: first.state(Math.round(classes.value)), taper: taper.value, classes: classes.value, specs: Object.fromEntries(Object.entries(views).map(([key, view]) => [key, view.spec])) }) };
 }
 
-// everything computed from one weighting, cached: while a slider moves, most weightings stay the same
+// all that follows from one weighting; most of those on the page stay as they are while a slider moves
 const measured = new Map();
 function measure(each) {
   const key = `${each.text} ${each.taper}`;
@@ -91,16 +91,16 @@ function measure(each) {
 function drawCurves(compared, count, views) {
   const ends = { kind: "lines", x_label: "p, the probability of the label", x_short: "p", guides: [1 / count] };
   const line = (each, y, dots) => ({ name: each.text, colour: each.colour, variant: each.variant, x: GRID, y: y.map((value) => (Number.isFinite(value) ? value : null)), dots });
-  views.w.update({ ...ends, title: "Weight w, with its taper", y_label: "w", series: compared.map((each) => line(each, each.w)), top: tall(compared[0].w), caption: "The L1 norm of the gradient with respect to an example's logits. The scale follows the first weighting; others may exceed it. The vertical line is p = 1/C." });
-  views.density.update({ ...ends, title: "Emphasis density", y_label: "w / ∫ w dp", series: compared.map((each) => line(each, each.h, each.dots)), top: tall(compared.flatMap(({ h }) => h)), caption: "w divided by its integral over [0, 1], so that areas are 1 and shapes can be compared; dots are modes. Without taper." });
+  views.w.update({ ...ends, title: "Weight w, with its taper", y_label: "w", series: compared.map((each) => line(each, each.w)), top: tall(compared[0].w), caption: "The L1 norm of the derivative that an example hands to its logits. The scale follows the first weighting; others may leave it. The upright line is p = 1/C." });
+  views.density.update({ ...ends, title: "Emphasis density", y_label: "w / ∫ w dp", series: compared.map((each) => line(each, each.h, each.dots)), top: tall(compared.flatMap(({ h }) => h)), caption: "w divided by its integral over [0, 1], so that areas are 1 and shapes compare; dots are modes. Taper is left out." });
   const potentials = compared.filter((each) => each.objective).map((each) => ({ ...line(each, each.objective), x: INNER }));
   const lowest = Math.min(0, ...potentials.slice(0, 1).flatMap((series) => series.y));
-  views.potential.update({ ...ends, title: "Objective", y_label: "L", bottom: lowest, series: potentials, top: potentials.length ? tall(potentials[0].y) : 1, caption: "The function whose gradient is used, with fixed scale; for a loss, the loss itself. Under batch normalisation it holds for a fixed normaliser." });
+  views.potential.update({ ...ends, title: "Objective", y_label: "L", bottom: lowest, series: potentials, top: potentials.length ? tall(potentials[0].y) : 1, caption: "What the gradient with fixed scale is the gradient of; for a loss, the loss itself. Under batch normalisation it holds for as long as the normaliser stands still." });
   const shares = compared.map((each) => [each.text, each.shares]);
-  views.share.update({ kind: "bars", title: "Share of the weight by tenths of p", x_label: "p", y_label: "share of all weight", percent: true, names: TENTHS.map(([low]) => `${low}–${Number((low + 0.1).toFixed(1))}`), sets: shares, colours: compared.map((each) => each.colour), caption: "For p uniform on [0, 1]." });
+  views.share.update({ kind: "bars", title: "Share of the weight by tenths of p", x_label: "p", y_label: "share of all weight", percent: true, names: TENTHS.map(([low]) => `${low}–${Number((low + 0.1).toFixed(1))}`), sets: shares, colours: compared.map((each) => each.colour), caption: "For p spread evenly over [0, 1]." });
 }
 
-// the upper end of an axis: all finite values, unless one end tends to infinity
+// the upper end of an axis: all finite values, unless one end runs away to infinity
 function tall(values) {
   const sorted = finite(values).sort((a, b) => a - b);
   const top = sorted[sorted.length - 1];
@@ -123,7 +123,7 @@ function readBatch(text) {
 function drawBatch(compared, probabilities, view) {
   const results = compared.map((each) => batch(each.tapered, probabilities));
   const sizes = compared.map((each, i) => `${each.text} ${number(results[i].effective, 3)}`).join(", ");
-  view.update({ kind: "bars", title: "Shares of this batch", x_label: "p of the example", y_label: "share of the batch", percent: true, names: probabilities.map(String), sets: compared.map((each, i) => [each.text, results[i].shares]), colours: compared.map((each) => each.colour), caption: `Shares of the batch's total gradient. Effective number of examples, of ${probabilities.length}: ${sizes}.` });
+  view.update({ kind: "bars", title: "Who gets how much of this batch", x_label: "p of the example", y_label: "share of the batch", percent: true, names: probabilities.map(String), sets: compared.map((each, i) => [each.text, results[i].shares]), colours: compared.map((each) => each.colour), caption: `Shares of the batch's whole derivative. Examples that really pull, of ${probabilities.length}: ${sizes}.` });
 }
 
 function factsTable(compared) {

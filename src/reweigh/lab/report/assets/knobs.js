@@ -1,4 +1,4 @@
-// A slider and a number field for one parameter, kept in step.
+// A slider and a number field for one parameter, which follow each other.
 const TAPERS = [0, ...[-9, -8, -7, -6, -5, -4, -3, -2, -1].flatMap((k) => [Number(`1e${k}`), Number(`5e${k}`)])];
 
 function knobView({ name, low, high, step, start, least, most, stops, whole }, changed) {
@@ -42,22 +42,12 @@ function knobView({ name, low, high, step, start, least, most, stops, whole }, c
   }
 
   const element = el("div", { class: "knob", "data-name": name }, el("label", { htmlFor: id }, name), slider, field);
-  // set the start, unless the value was changed by hand
+  // a start that may still change, until somebody turns the knob
   const startFrom = (next) => { if (!turned) show(next); };
   return { element, get value() { return value; }, name, startFrom };
 }
 
-// a weighting as a Python expression
-const asPython = (name, values) => `${name}(${Object.entries(values).map(([key, value]) => `${key}=${value}`).join(", ")})`;
-
-// a weighting with the values that its sliders start at
-function defaultOf(catalogue, name) {
-  const { kind, knobs } = catalogue.find((each) => each.name === name);
-  const values = Object.fromEntries(knobs.map((knob) => [knob.name, knob.start]));
-  return { name, values, kind, text: asPython(name, values) };
-}
-
-// a choice of a weighting, with sliders for its numbers
+// choose a weighting, and turn its knobs
 function chooser(legend, catalogue, curveAt, initial, changed) {
   const id = newId("weighting");
   const select = el("select", { id, onchange: () => { knobs = make(); changed(); } },
@@ -77,21 +67,21 @@ function chooser(legend, catalogue, curveAt, initial, changed) {
   let knobs = make();
   const element = el("fieldset", null, el("legend", null, legend), el("label", { htmlFor: id, class: "above" }, "Weighting"), select, about, place);
 
-  // the arguments of the formula, and the weighting in Python
+  // what the formulas take, and how Python writes it
   function state(classes) {
     const turned = Object.fromEntries(knobs.map((knob) => [knob.name, knob.value]));
-    const { kind, classes: takesClasses } = entry();
+    const kind = entry().kind;
     if (select.value === "Curve") {
       const points = curveAt.map((at, i) => [at, knobs[i].value]);
       const flat = points.every(([, w]) => w === 0);
       const text = `Curve(points=(${points.map(([p, w]) => `(${p}, ${w})`).join(", ")}))`;
       return { name: "Curve", values: { points }, text, kind, problem: flat ? "a curve must be above 0 somewhere" : null };
     }
-    const values = takesClasses ? { ...turned, num_classes: classes } : turned;
-    const text = asPython(select.value, values);
+    const values = select.value === "ForwardSymmetric" ? { ...turned, num_classes: classes } : turned;
+    const text = `${select.value}(${Object.entries(values).map(([name, value]) => `${name}=${value}`).join(", ")})`;
     const limit = (classes - 1) / classes;
     const problem = select.value === "ForwardSymmetric" && turned.rate >= limit ? `rate must be below (C − 1)/C = ${number(limit)}` : null;
-    const nothing = select.value === "SL" && turned.alpha === 0 && turned.b === 0 ? "alpha and b are both 0: every weight is 0" : null;
+    const nothing = select.value === "SL" && turned.alpha === 0 && turned.b === 0 ? "alpha and b are both 0: nothing weighs anything" : null;
     return { name: select.value, values, text, kind, problem: problem || nothing };
   }
   return { element, state };
