@@ -22,8 +22,7 @@ from torch import Tensor
 
 from reweigh.criterion import Criterion
 from reweigh.emphasis import emphasis_of
-from reweigh.lab.objectives.losses import loss_from
-from reweigh.lab.objectives.weightings import weighting_from
+from reweigh.lab.objectives import loss_from, weighting_from
 from reweigh.lab.spec import parse
 from reweigh.streams import generator
 

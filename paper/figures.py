@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reweigh.lab.figures.curves import curve_of
-from reweigh.lab.objectives.weightings import weighting_from
+from reweigh.lab.objectives import weighting_from
 from reweigh.lab.report.collect import Group, group, spread
 from reweigh.lab.report.dynamics import dynamics, line
 from reweigh.lab.report.figure import Figure, Lines, Series

@@ -8,8 +8,7 @@ from typing import Any
 
 from paper.values import Choice, Option
 from reweigh.lab.spec import Run, parse
-from reweigh.lab.spec.rivals import times_sooner
-from reweigh.lab.spec.schedule import all_sooner, sooner
+from reweigh.lab.spec.schedule import rescale_schedule
 
 BETAS = (1, 2, 4, 6, 8, 10, 12)
 """Where the paper's authors looked for beta."""
@@ -62,7 +61,7 @@ def shortened(run: Run, factor: float) -> Run:
     """The run with fewer iterations: times in its schedules (`at`, `every`, `until`) and between evaluations shrink.
 
     So what steps, halves or goes by fractions keeps its course, be it the learning rate or a parameter of what the run
-    is taught by, and so does a method with its epochs (`warm_up` and the like: `reweigh.lab.spec.rivals.TIMES`). `inv`
+    is taught by, and so does a method with its epochs (`warm_up` and the like: `times` of the class). `inv`
     has no time but a rate per iteration, which stays: of 10,000 iterations by inv(gamma=1e-05, power=0.75) the whole
     ends at 0.93 of lr, a quarter at 0.98. So does what a method does at every epoch or iteration (`decay`, `growth`).
 
@@ -70,21 +69,23 @@ def shortened(run: Run, factor: float) -> Run:
     >>> short.iterations, short.schedule, short.evaluate_every
     (2000, 'step(0.1, at=[1000, 1500])', 100)
     """
+    from reweigh.lab.objectives import rescale_objective
+
     iterations = max(1, round(run.iterations * factor))
     share = iterations / run.iterations
 
     def taught(text: str | None) -> str | None:
-        return None if text is None else str(times_sooner(all_sooner(parse(text), share), share))
+        return None if text is None else str(rescale_objective(parse(text), share))
 
     by_schedule = isinstance(run.taper, str) and run.taper != "auto"
     return replace(
         run,
         iterations=iterations,
-        schedule=str(sooner(parse(run.schedule), share)),
+        schedule=str(rescale_schedule(parse(run.schedule), share)),
         weighting=taught(run.weighting),
         loss=taught(run.loss),
         method=taught(run.method),
-        taper=str(sooner(parse(str(run.taper)), share)) if by_schedule else run.taper,
+        taper=str(rescale_schedule(parse(str(run.taper)), share)) if by_schedule else run.taper,
         evaluate_every=max(1, round(run.evaluate_every * share)),
     )
 

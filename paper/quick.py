@@ -118,8 +118,8 @@ def _small(net: str) -> str:
 
 def _hasty(method: Expression) -> Expression:
     """The method with everything that counts epochs or iterations cut down."""
-    from reweigh.lab.objectives.methods import NAMES
+    from reweigh.lab.objectives import class_of, parameters_of
 
-    known = [name for name in inspect.signature(NAMES[method.name]).parameters if name != "context"]
+    known = tuple(parameters_of(class_of("method", method.name)))
     given = dict(method.bind(known).kwargs) | {key: value for key, value in _SHORT.items() if key in known}
     return Expression(method.name, (), tuple(given.items()))

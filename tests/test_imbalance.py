@@ -1,4 +1,4 @@
-"""Unbalanced subsets: their counts, and that the file's order and the seed are kept."""
+"""Imbalanced subsets: counts, order and seeds."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_stronger_imbalance_keeps_a_subset(make) -> None:
 
 
 @every
-def test_a_caller_may_bring_a_generator(make) -> None:
+def test_a_generator_is_accepted(make) -> None:
     labels = np.arange(300) % 3
     first, again = (make(labels, 5, np.random.default_rng(1)) for _ in range(2))
     assert first.hash == again.hash
@@ -105,8 +105,8 @@ def test_minorities_are_some_of_the_classes(minority) -> None:
         imbalance.ratio(np.arange(30) % 3, 2, minority)
 
 
-def test_a_ratio_that_wants_more_than_there_is() -> None:
-    with pytest.raises(ValueError, match="it wants 50 of class 0, which has 10"):
+def test_a_ratio_that_needs_more_examples_is_refused() -> None:
+    with pytest.raises(ValueError, match="it needs 50 examples of class 0, which has 10"):
         imbalance.ratio([0] * 10 + [1] * 100, 2, 0)
 
 
@@ -117,7 +117,7 @@ def test_other_refusals() -> None:
         imbalance.step([0, 1], 2, fraction=1.5)
 
 
-def test_a_file_says_which_examples_are_kept(tmp_path: Path) -> None:
+def test_kept_examples_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "kept.npy"
     np.save(file, np.array([1, 0, 1, 1], np.uint8))
     subset = imbalance.kept([0, 0, 1, 2], file, num_classes=4)

@@ -24,7 +24,7 @@ def test_both_agree_with_scikit_learn(rows: list[tuple[float, bool]]) -> None:
     np.testing.assert_allclose(average_precision(*mine), average_precision_score(positive, score), atol=1e-12)
 
 
-def test_one_kind_alone_has_no_area() -> None:
+def test_without_positives_or_negatives_the_score_is_nan() -> None:
     score = torch.tensor([0.1, 0.2])
     assert math.isnan(auroc(score, torch.tensor([True, True])))
     assert math.isnan(auroc(score, torch.tensor([False, False])))
@@ -32,7 +32,7 @@ def test_one_kind_alone_has_no_area() -> None:
     assert average_precision(score, torch.tensor([True, True])) == 1
 
 
-def test_a_score_that_is_no_number_ranks_nowhere() -> None:
+def test_nan_scores_give_nan() -> None:
     score, positive = torch.tensor([0.1, math.nan, 0.3]), torch.tensor([False, True, False])
     assert math.isnan(auroc(score, positive))
     assert math.isnan(average_precision(score, positive))

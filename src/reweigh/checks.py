@@ -1,4 +1,4 @@
-"""Checks of arguments: (name, value) -> the value in canonical form, or a sentence about what is allowed."""
+"""Checks of arguments: (name, value) -> the canonical value, or an error that states what is allowed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Check: TypeAlias = Callable[[str, object], Any]
 
 
 def nearest(word: str, words: Sequence[str]) -> str:
-    """What to say about an unknown word.
+    """Return the hint for an unknown word: the closest known one, or all of them.
 
     >>> nearest("bta", ["lam", "beta"]), nearest("x", ["lam", "beta"])
     ("did you mean 'beta'?", 'there are lam, beta')
@@ -24,7 +24,7 @@ def nearest(word: str, words: Sequence[str]) -> str:
 
 
 def plain_number(value: object) -> int | float | None:
-    """Python's own for any real number, such as numpy's; None for what is none, as True is.
+    """Convert a real number, such as numpy's, to int or float; return None for anything else, booleans included.
 
     >>> from fractions import Fraction
     >>> plain_number(8), plain_number(Fraction(1, 2)), plain_number(True), plain_number("8")
@@ -38,23 +38,23 @@ def plain_number(value: object) -> int | float | None:
 
 
 def text(name: str, value: object) -> str:
-    """One line of 1 to 1,024 printable characters."""
+    """Accept one line of 1 to 1,024 printable characters."""
     if not isinstance(value, str):
-        raise TypeError(f"{name} is {value!r}; expected a text")
+        raise TypeError(f"{name} is {value!r}; expected a string")
     if not 1 <= len(value) <= 1024 or not value.isprintable() or value != value.strip():
-        raise ValueError(f"{name} is {value[:60]!r}; expected one line of printable text, without blanks around it")
+        raise ValueError(f"{name} is {value[:60]!r}; expected one line of printable text without surrounding spaces")
     return value
 
 
 def flag(name: str, value: object) -> bool:
-    """True or False, and nothing that merely counts as one of them."""
+    """Accept True or False, but no value that is merely equal to one of them."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}; expected true or false")
     return value
 
 
 def one_of(*choices: str) -> Check:
-    """One of a few words.
+    """Accept one of a few words.
 
     >>> one_of("sgd", "adam")("optimiser", "adm")
     Traceback (most recent call last):
@@ -73,7 +73,7 @@ def one_of(*choices: str) -> Check:
 
 
 def matching(pattern: str, what: str) -> Check:
-    """A text of one form."""
+    """Accept text that matches a pattern; `what` describes it in the error."""
 
     def check(name: str, value: object) -> str:
         if not re.fullmatch(pattern, text(name, value)):
@@ -84,7 +84,7 @@ def matching(pattern: str, what: str) -> Check:
 
 
 def integer(low: int, high: int = 2**53) -> Check:
-    """A whole number in [low, high]; 8.0 is one, and so is numpy's 8."""
+    """Accept a whole number in [low, high], also as 8.0 or from numpy."""
 
     def check(name: str, value: object) -> int:
         found = plain_number(value)
@@ -98,7 +98,7 @@ def integer(low: int, high: int = 2**53) -> Check:
 
 
 def number(low: float, high: float = math.inf, *, above: bool = False, below: bool = False) -> Check:
-    """A finite number in [low, high]; without the ends themselves where `above` or `below` says so.
+    """Accept a finite number in [low, high]; `above` and `below` exclude the ends.
 
     >>> number(0, 1, below=True)("dropout", 1)
     Traceback (most recent call last):
@@ -120,7 +120,7 @@ def number(low: float, high: float = math.inf, *, above: bool = False, below: bo
 
 
 def pair(item: Check) -> Check:
-    """Two values that pass `item`."""
+    """Accept two values that pass `item`."""
 
     def check(name: str, value: object) -> tuple[Any, Any]:
         if not isinstance(value, list | tuple) or len(value) != 2:
@@ -131,5 +131,5 @@ def pair(item: Check) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """None, or what passes `check`."""
+    """Accept None, or what passes `check`."""
     return lambda name, value: None if value is None else check(name, value)

@@ -1,4 +1,4 @@
-"""The two errors that are the user's material's fault rather than the program's, and a warning of the same kind."""
+"""Errors and a warning about the user's files and environment, not the program."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, TextIO
 
 
 class DataError(ValueError):
-    """A file or data set is not what its format says; the message names file, place and expectation."""
+    """Raised when a file or data set does not have its format; the message names file, place and expectation."""
 
 
 class DataWarning(UserWarning):
-    """A data set can be read, but probably does not say what was meant; the message names file, values and counts."""
+    """Warns that a data set is readable but probably not as intended; the message names file, values and counts."""
 
 
 class MissingExtraError(ImportError):
-    """An optional dependency is absent; the message holds the pip command that brings it."""
+    """Raised when an optional dependency is missing; the message has the pip command that installs it."""
 
 
 def require(module: str, extra: str) -> Any:
-    """Import an optional dependency, or say how to install it.
+    """Import an optional dependency, or raise MissingExtraError with the command that installs it.
 
     >>> require("math", extra="plot").sqrt(4.0)
     2.0
@@ -36,7 +36,7 @@ def require(module: str, extra: str) -> Any:
     except ImportError as error:
         top = module.partition(".")[0]
         if error.name is not None and error.name.partition(".")[0] != top:
-            raise  # the module is there and something inside it is broken: that is another story
+            raise  # the module is installed, but an import inside it fails
         raise MissingExtraError(f"{top} is not installed: pip install 'reweigh[{extra}]'") from error
 
 

@@ -1,4 +1,4 @@
-"""Unbalanced training sets: labels -> the indices to keep, drawn or listed, with the counts that came out.
+"""Imbalanced training sets: pure functions from labels to the indices to keep.
 
 With the same seed a stronger imbalance keeps a subset of what a weaker one keeps.
 """
@@ -15,20 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from reweigh.errors import DataError
-from reweigh.noise.arguments import Labels, Seed, check_labels, expression, quota, random_source
-from reweigh.noise.arrays import read_array
-from reweigh.noise.corruption import label_hash
+from reweigh.noise.corruption import Labels, Seed, check_labels, kind_text, label_hash, quota, random_source
+from reweigh.noise.files import read_array
 
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """Which examples stay.
+    """The examples that stay.
 
     Args:
-        indices: sorted, so that the file's order is kept.
-        counts: how many stay of every class.
+        indices: sorted, so that the order of the examples is preserved.
+        counts: number of examples that stay, by class.
         kind: the imbalance as an expression, such as "long_tail(factor=100.0)".
-        seed: None when the caller brought a generator.
+        seed: None when the caller passed a generator.
         hash: sha256 of `indices` as little-endian int64.
     """
 
@@ -49,13 +48,13 @@ def ratio(
     seed: Seed = 0,
     num_classes: int | None = None,
 ) -> Subset:
-    """Keep the other classes whole and of each minority class floor(largest other class / ratio).
+    """Keep floor(largest other class / ratio) examples of each minority class, and all of the other classes.
 
     Args:
         labels: N class ids.
         ratio: majority to minority, 1 or more.
         minority: the class, or the classes, to thin out.
-        seed: of the draw, or the caller's generator.
+        seed: of the draw, or a generator.
         num_classes: C; by default the largest label + 1.
 
     IMDB at 10:1 is 12,500 positive reviews with 1,250 negative ones.
@@ -73,17 +72,17 @@ def ratio(
     wanted[list(few)] = quota(np.delete(counts, few).max(), 1 / factor)
     for c in few:
         if wanted[c] > counts[c]:
-            raise ValueError(f"ratio is {factor:g}: it wants {wanted[c]} of class {c}, which has {counts[c]}")
-    return _keep(clean, wanted, expression("ratio", ratio=factor, minority=few), seed)
+            raise ValueError(f"ratio is {factor:g}: it needs {wanted[c]} examples of class {c}, which has {counts[c]}")
+    return _keep(clean, wanted, kind_text("ratio", ratio=factor, minority=few), seed)
 
 
 def long_tail(labels: npt.ArrayLike, factor: float, seed: Seed = 0, num_classes: int | None = None) -> Subset:
-    """Class c keeps floor(n factor^(-c / (C - 1))), n the size of the largest class: an exponential tail.
+    """Keep floor(n factor^(-c / (C - 1))) examples of class c, n the size of the largest class.
 
     Args:
         labels: N class ids.
-        factor: largest over smallest class, 1 or more; a class with fewer examples keeps all it has.
-        seed: of the draw, or the caller's generator.
+        factor: largest over smallest class, 1 or more; a class with fewer examples keeps all.
+        seed: of the draw, or a generator.
         num_classes: C; by default the largest label + 1.
 
     >>> long_tail(sorted([0, 1, 2] * 100), 100).counts.tolist()
@@ -96,7 +95,7 @@ def long_tail(labels: npt.ArrayLike, factor: float, seed: Seed = 0, num_classes:
     counts = np.bincount(clean, minlength=classes)
     share = factor ** -(np.arange(classes) / (classes - 1))
     wanted = np.minimum(counts, quota(counts.max() * share, 1))
-    return _keep(clean, wanted, expression("long_tail", factor=factor), seed)
+    return _keep(clean, wanted, kind_text("long_tail", factor=factor), seed)
 
 
 def step(
@@ -106,13 +105,13 @@ def step(
     seed: Seed = 0,
     num_classes: int | None = None,
 ) -> Subset:
-    """The last round(fraction C) classes keep floor(n / factor), n the largest class; the others keep all.
+    """Keep floor(n / factor) examples of the last round(fraction C) classes, n the largest class, and all others.
 
     Args:
         labels: N class ids.
         factor: large over small class, 1 or more.
-        fraction: of the classes that are small.
-        seed: of the draw, or the caller's generator.
+        fraction: share of the classes that are small.
+        seed: of the draw, or a generator.
         num_classes: C; by default the largest label + 1.
 
     >>> step(sorted([0, 1, 2, 3] * 100), 10).counts.tolist()
@@ -126,18 +125,18 @@ def step(
     few = round(fraction * classes)
     wanted = counts.copy()
     wanted[classes - few :] = np.minimum(wanted[classes - few :], quota(counts.max(), 1 / factor))
-    return _keep(clean, wanted, expression("step", factor=factor, fraction=float(fraction)), seed)
+    return _keep(clean, wanted, kind_text("step", factor=factor, fraction=float(fraction)), seed)
 
 
 def kept(
     labels: npt.ArrayLike, file: str | os.PathLike[str], hash: str | None = None, num_classes: int | None = None
 ) -> Subset:
-    """Keep the examples that a .npy file says: 1 for each that stays, 0 for each that is left out.
+    """Keep the examples marked in a .npy file: 1 for each that stays, 0 for each that is left out.
 
     Args:
         labels: N class ids.
         file: N numbers, such as `reweigh correct` writes.
-        hash: how the sha256 of the file must begin, if that is known.
+        hash: the first digits of the expected sha256 of the file, if known.
         num_classes: C; by default the largest label + 1.
     """
     clean, classes = check_labels(labels, num_classes)
@@ -147,7 +146,7 @@ def kept(
         raise DataError(f"{os.fspath(file)}: record {bad[0]}: {mask[bad[0]]:g}; expected 0 or 1")
     if not mask.any():
         raise DataError(f"{os.fspath(file)}: all {len(mask)} examples are left out")
-    return _subset(clean, np.flatnonzero(mask), classes, expression("kept", file=Path(file).name), None)
+    return _subset(clean, np.flatnonzero(mask), classes, kind_text("kept", file=Path(file).name), None)
 
 
 def _check_factor(factor: float, name: str) -> float:
@@ -157,7 +156,7 @@ def _check_factor(factor: float, name: str) -> float:
 
 
 def _keep(clean: Labels, wanted: Labels, kind: str, seed: Seed) -> Subset:
-    """wanted[c] examples of every class, those with the smallest random scores."""
+    """Keep wanted[c] examples of every class, those with the smallest random scores."""
     present = np.bincount(clean, minlength=len(wanted))
     lost = np.flatnonzero((present > 0) & (wanted < 1))
     if lost.size:

@@ -1,4 +1,4 @@
-"""Accuracy, per class too, calibration, and how well a score tells two kinds of examples apart."""
+"""Accuracy, calibration, and ranking metrics of scores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def accuracy(predicted: Tensor, target: Tensor) -> float:
-    """The share of examples whose predicted class is the target; NaN of none.
+    """Return the share of examples whose predicted class is the target; NaN without examples.
 
     >>> accuracy(torch.tensor([0, 1, 1, 1]), torch.tensor([0, 1, 0, 1]))
     0.75
@@ -18,7 +18,7 @@ def accuracy(predicted: Tensor, target: Tensor) -> float:
 
 
 def per_class_accuracy(predicted: Tensor, target: Tensor, num_classes: int) -> list[float | None]:
-    """The accuracy on the examples of each class; None for a class without any.
+    """Return the accuracy on the examples of each class; None for a class without examples.
 
     >>> per_class_accuracy(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), num_classes=3)
     [0.5, 1.0, None]
@@ -45,7 +45,7 @@ def given_up(p_by_class: Sequence[float | None]) -> list[int]:
 
 
 def reliability(confidence: Tensor, correct: Tensor, bins: int = 15) -> list[dict[str, float]]:
-    """The reliability diagram: mean confidence, accuracy and count of every equal-width bin that has any example.
+    """Return the reliability diagram: mean confidence, accuracy and count of every non-empty equal-width bin.
 
     >>> reliability(torch.tensor([0.9, 0.9, 0.3]), torch.tensor([True, False, True]), bins=2)
     [{'confidence': 0.3, 'accuracy': 1.0, 'count': 1}, {'confidence': 0.9, 'accuracy': 0.5, 'count': 2}]
@@ -60,12 +60,12 @@ def reliability(confidence: Tensor, correct: Tensor, bins: int = 15) -> list[dic
 
 
 def calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> float:
-    """Expected calibration error (Guo 2017): Σ_b |b| / N · |accuracy of b - mean confidence of b|, equal-width bins.
+    """Return the expected calibration error (Guo 2017): Σ_b |b| / N · |accuracy_b - mean confidence_b|.
 
     Args:
         confidence: probability of the predicted class.
         correct: whether the prediction is right.
-        bins: how many.
+        bins: number of equal-width bins.
 
     >>> calibration_error(torch.tensor([0.75, 0.75]), torch.tensor([True, False]))
     0.25
@@ -79,9 +79,9 @@ def calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> fl
 
 
 def auroc(score: Tensor, positive: Tensor) -> float:
-    """Area under the ROC curve: the chance that a positive example has the higher score, ties counting half.
+    """Return the area under the ROC curve: P(a positive example has the higher score), ties counting half.
 
-    NaN where one of the two kinds is missing, or a score is NaN.
+    NaN without positives or negatives, or if a score is NaN.
 
     >>> auroc(torch.tensor([0.9, 0.5, 0.5, 0.1]), torch.tensor([True, True, False, False]))
     0.875
@@ -97,9 +97,9 @@ def auroc(score: Tensor, positive: Tensor) -> float:
 
 
 def average_precision(score: Tensor, positive: Tensor) -> float:
-    """Σ (R_k - R_{k-1}) P_k over the falling thresholds k of a score, equal scores being one.
+    """Return Σ (R_k - R_{k-1}) P_k over the falling thresholds k of a score; equal scores share a threshold.
 
-    NaN without a positive, or where a score is NaN.
+    NaN without positives, or if a score is NaN.
 
     >>> average_precision(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([True, False, True]))
     0.8333333333333333

@@ -1,4 +1,4 @@
-"""Randomness as a function of (seed, stream, step), so that a resumed run draws what an unbroken one would."""
+"""Random generators as a function of (seed, stream, step), so that a resumed run draws the same numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def mix(seed: int, stream: str, step: int = 0) -> int:
-    """The 63-bit seed of one stream at one step; streams with different names never share draws.
+    """Return the 63-bit seed of a stream at a step; streams with different names are independent.
 
     >>> mix(0, "noise") == mix(0, "noise", 0)
     True
@@ -23,7 +23,7 @@ def mix(seed: int, stream: str, step: int = 0) -> int:
 
 
 def generator(seed: int, stream: str, step: int = 0) -> torch.Generator:
-    """A fresh CPU `torch.Generator` for that stream and step.
+    """Return a new CPU `torch.Generator` for a stream and step.
 
     >>> import torch
     >>> a, b = (torch.rand(3, generator=generator(1, "order", 7)) for _ in range(2))
@@ -36,7 +36,7 @@ def generator(seed: int, stream: str, step: int = 0) -> torch.Generator:
 
 
 def numpy_generator(seed: int, stream: str, step: int = 0) -> np.random.Generator:
-    """A fresh `numpy.random.Generator` for that stream and step."""
+    """Return a new `numpy.random.Generator` for a stream and step."""
     import numpy as np
 
     return np.random.Generator(np.random.PCG64(mix(seed, stream, step)))

@@ -23,7 +23,7 @@ from reweigh.losses import (
     LogitClip,
     Loss,
 )
-from reweigh.noise.transition import map_matrix, symmetric_matrix
+from reweigh.noise.class_noise import map_matrix, symmetric_matrix
 
 C = 10
 COUNTS = torch.arange(1, C + 1)
@@ -118,7 +118,7 @@ def test_a_target_that_is_masked_out_has_the_limit(loss: Loss) -> None:
 
 
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if type(loss) not in OF_C_CLASSES], ids=repr)
-def test_a_single_class_leaves_nothing_to_learn(loss: Loss) -> None:
+def test_a_single_class_has_no_gradient(loss: Loss) -> None:
     logits = torch.tensor([[-3.0], [0.0], [5.0]], requires_grad=True)
     value = loss(logits, torch.zeros(3, dtype=torch.long))
     value.backward()

@@ -28,7 +28,7 @@ from reweigh.losses import (
     Loss,
 )
 from reweigh.losses.normalised import normalised
-from reweigh.noise.transition import symmetric_matrix
+from reweigh.noise.class_noise import symmetric_matrix
 
 C = 10
 COUNTS = torch.arange(1, C + 1)

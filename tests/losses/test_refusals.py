@@ -1,18 +1,18 @@
-"""Losses from expressions, and what they refuse."""
+"""Losses from expressions, and their error messages."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from reweigh.lab.objectives.losses import NAMES, loss_from
+from reweigh.lab.objectives import LOSSES, loss_from
 from reweigh.lab.spec import parse
 from reweigh.losses import Backward, Forward, LabelSmoothing, LogitAdjustment, LogitClip
 
 COUNTS = [5, 3, 2]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [kind.__name__ for kind in LOSSES])
 def test_every_loss_has_an_expression(name: str) -> None:
     text = f"{name}(symmetric(0.3))" if name in ("Forward", "Backward") else name
     loss = loss_from(parse(text), 3, COUNTS)
@@ -35,7 +35,7 @@ def test_matrices_in_expressions() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("Bootstrap(0.8)", "no loss is called 'Bootstrap'; did you mean"),
+        ("Bootstrap(0.8)", "no loss is named 'Bootstrap'; did you mean"),
         ("BootstrapSoft(bta=1)", "BootstrapSoft has no argument 'bta'; did you mean 'beta'"),
         ("BootstrapSoft(2)", r"BootstrapSoft's beta is 2; expected a number in \[0, 1\]"),
         ("Backward(map([1, 'x', 2], 0.2))", "targets has dtype"),
@@ -46,7 +46,7 @@ def test_matrices_in_expressions() -> None:
         ("Forward([[1, 0, 0], [0, 1, 0]])", "Forward's T: matrix has shape"),
         ("Forward([[1, -1, 1], [0, 1, 0], [0, 0, 1]])", r"Forward's T: matrix\[0, 1\] is -1"),
         ("Forward(0.4)", "Forward's T: matrix has shape"),
-        ("Forward(symetric(0.4))", "no transition matrix is called 'symetric'; did you mean 'symmetric'"),
+        ("Forward(symetric(0.4))", "no transition matrix is named 'symetric'; did you mean 'symmetric'"),
         ("Forward(symmetric)", "needs a number as its rate"),
         ("Forward(symmetric(0.3, 1))", "include_true is 1; expected true or false"),
         ("Forward(symmetric(0.3, include_true='yes'))", "include_true is 'yes'; expected true or false"),

@@ -1,4 +1,4 @@
-"""What holds for every kind of noise, on one list of them."""
+"""Properties of every kind of noise."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VECTORS = st.lists(st.integers(0, CLASSES - 1), min_size=1, max_size=200).map(np
 @every
 @settings(max_examples=25)
 @given(labels=VECTORS, rate=RATES, seed=st.integers(0, 2**40))
-def test_everything_is_measured(make: Maker, labels: np.ndarray, rate: float, seed: int) -> None:
+def test_rate_and_counts_are_measured(make: Maker, labels: np.ndarray, rate: float, seed: int) -> None:
     before = labels.copy()
     result = make(labels, rate, seed)
     assert (labels == before).all(), "the caller's labels were written to"
@@ -64,14 +64,14 @@ def test_everything_is_measured(make: Maker, labels: np.ndarray, rate: float, se
 
 
 @every
-def test_the_same_seed_gives_the_same_bytes_and_another_one_others(make: Maker) -> None:
+def test_labels_are_a_function_of_the_seed(make: Maker) -> None:
     first, again, other = make(LABELS, 0.4, 7), make(LABELS, 0.4, 7), make(LABELS, 0.4, 8)
     assert first.labels.tobytes() == again.labels.tobytes()
     assert first.hash == again.hash != other.hash
 
 
 @every
-def test_a_caller_may_bring_a_generator(make: Maker) -> None:
+def test_a_generator_is_accepted(make: Maker) -> None:
     first, again = (make(LABELS, 0.4, np.random.default_rng(3)) for _ in range(2))
     assert first.hash == again.hash
     assert first.seed is None

@@ -141,7 +141,7 @@ def test_maps_must_stay_inside_the_classes() -> None:
         noise.class_map([0, 1, 2], [0, 3, 1], 0.5)
 
 
-def test_kinds_say_what_differs_from_the_default() -> None:
+def test_kinds_omit_defaults() -> None:
     assert noise.symmetric(BALANCED, 0.4).kind == "symmetric(rate=0.4)"
     assert (
         noise.symmetric(BALANCED, np.float64(0.4), include_true=True, count="overall").kind

@@ -1,4 +1,4 @@
-"""Labels that others made: what is read, what is measured, and what is refused."""
+"""Existing labels: reading, measuring and error messages."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_truth_may_be_any_integers(dtype: type[np.integer]) -> None:
     assert result.clean.dtype == np.int64
 
 
-def test_without_truth_nothing_is_claimed() -> None:
+def test_without_truth_the_rate_is_nan() -> None:
     result = noise.given(LABELS)
     assert math.isnan(result.measured)
     assert math.isnan(result.rate)
@@ -190,7 +190,7 @@ BROKEN = {
     "head.npy": (npy(np.arange(4))[:20], "not a plain numpy file"),
     "empty.npy": (b"", "not a plain numpy file"),
     "text-inside.npy": (b"1\n2\n", "not a plain numpy file"),
-    "two.npz": (npz(a=np.arange(2), b=np.arange(2)), "a, b; say which"),
+    "two.npz": (npz(a=np.arange(2), b=np.arange(2)), "a, b; choose one"),
     "nothing.npz": (npz(), "no arrays"),
     "cut.npz": (npz(a=np.arange(4))[:-30], "not a plain numpy file"),
     "float.npz": (npz(a=np.zeros(3)), "float64"),
@@ -227,6 +227,6 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
             noise.read_labels(tmp_path / name)
 
 
-def test_an_absurd_label_does_not_fill_the_memory(tmp_path: Path) -> None:
+def test_a_huge_label_does_not_exhaust_the_memory(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="label 4000000000"):
         noise.read_labels(write(tmp_path, "a.txt", "0\n4000000000\n"))

@@ -71,7 +71,7 @@ def test_blocks_may_have_other_sizes(block: int) -> None:
         assert f"block={block}" in result.kind
 
 
-def test_cycles_go_once_round_their_group() -> None:
+def test_cycles_visit_every_class_of_their_group() -> None:
     for groups in (GROUPS, noise.blocks(100)):
         targets = noise.cycle(groups)
         there = np.arange(100)

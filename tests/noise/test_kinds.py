@@ -48,7 +48,7 @@ def test_options_reach_their_kind() -> None:
         ("given", "file"),
     ],
 )
-def test_what_a_kind_needs_is_asked_for(kind: str, missing: str) -> None:
+def test_missing_arguments_of_a_kind_are_named(kind: str, missing: str) -> None:
     rate = None if missing == "rate" else 0.4
     with pytest.raises(ValueError, match=f"{missing} is not given; {kind} noise needs it"):
         noise.corrupt(kind, LABELS, rate)
@@ -58,8 +58,8 @@ def test_what_a_kind_needs_is_asked_for(kind: str, missing: str) -> None:
     ("word", "near"),
     [("symetric", "symmetric"), ("pairs", "pair"), ("super_class_pair", "superclass_pair"), ("instance", None)],
 )
-def test_the_nearest_name_is_offered(word: str, near: str | None) -> None:
-    with pytest.raises(ValueError, match=f"no noise called '{word}'") as caught:
+def test_the_closest_name_is_suggested(word: str, near: str | None) -> None:
+    with pytest.raises(ValueError, match=f"no noise is named '{word}'") as caught:
         noise.corrupt(word, LABELS, 0.4)
     if near:
         assert f"did you mean '{near}'?" in str(caught.value)

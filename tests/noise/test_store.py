@@ -1,4 +1,4 @@
-"""A Corruption on disk: what comes back, and that no changed byte does."""
+"""`Corruption` on disk: round trip, and detection of changed bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from reweigh import noise
 from reweigh.errors import DataError
-from reweigh.noise import Corruption, sealed, store
+from reweigh.noise import Corruption
+from reweigh.noise.files import FORMAT, read_sealed, write_sealed
 
 LABELS = np.arange(12) % 3
 SAVED = noise.symmetric(LABELS, 0.5, seed=3)
@@ -35,56 +36,56 @@ def same(a: Corruption, b: Corruption) -> bool:
     [SAVED, noise.given([0, 1, 2]), noise.pair(LABELS, 0.25, seed=np.random.default_rng(0))],
     ids=["seeded", "without truth", "generator"],
 )
-def test_what_is_saved_comes_back(tmp_path: Path, corruption: Corruption) -> None:
-    path = noise.save(corruption, tmp_path / "noise.npz")
-    assert same(noise.load(path), corruption)
+def test_save_and_load_round_trip(tmp_path: Path, corruption: Corruption) -> None:
+    path = noise.save_corruption(corruption, tmp_path / "noise.npz")
+    assert same(noise.load_corruption(path), corruption)
     assert [entry.name for entry in tmp_path.iterdir()] == ["noise.npz"], "a partial file was left"
 
 
 def test_numpy_alone_can_read_it(tmp_path: Path) -> None:
-    path = noise.save(SAVED, tmp_path / "noise.npz")
+    path = noise.save_corruption(SAVED, tmp_path / "noise.npz")
     with np.load(path, allow_pickle=False) as arrays:
         assert (arrays["labels"] == SAVED.labels).all()
         assert json.loads(arrays["meta"].tobytes())["kind"] == "symmetric(rate=0.5)"
 
 
 def test_the_same_content_is_the_same_file(tmp_path: Path) -> None:
-    first, second = (noise.save(SAVED, tmp_path / name).read_bytes() for name in ("a.npz", "b.npz"))
+    first, second = (noise.save_corruption(SAVED, tmp_path / name).read_bytes() for name in ("a.npz", "b.npz"))
     assert first == second
 
 
 def test_saving_replaces(tmp_path: Path) -> None:
     path = tmp_path / "noise.npz"
-    noise.save(noise.given([0, 1]), path)
-    noise.save(SAVED, path)
-    assert same(noise.load(path), SAVED)
+    noise.save_corruption(noise.given([0, 1]), path)
+    noise.save_corruption(SAVED, path)
+    assert same(noise.load_corruption(path), SAVED)
 
 
-def test_every_single_changed_byte_is_found(tmp_path: Path) -> None:
-    path = noise.save(SAVED, tmp_path / "noise.npz")
+def test_every_changed_byte_is_detected(tmp_path: Path) -> None:
+    path = noise.save_corruption(SAVED, tmp_path / "noise.npz")
     whole = path.read_bytes()
     for place in range(len(whole)):
         broken = bytearray(whole)
         broken[place] ^= 1
         path.write_bytes(broken)
         with pytest.raises(DataError, match=r"noise\.npz: changed"):
-            noise.load(path)
+            noise.load_corruption(path)
 
 
 @settings(max_examples=30)
 @given(cut=st.integers(0, 1000), tail=st.binary(max_size=100))
-def test_cut_or_lengthened_files_are_found(tmp_path_factory, cut: int, tail: bytes) -> None:
-    path = noise.save(SAVED, tmp_path_factory.getbasetemp() / "cut.npz")
+def test_truncated_or_extended_files_are_refused(tmp_path_factory, cut: int, tail: bytes) -> None:
+    path = noise.save_corruption(SAVED, tmp_path_factory.getbasetemp() / "cut.npz")
     whole = path.read_bytes()
     changed = whole[: -cut or None] + tail
     path.write_bytes(changed)
     if changed != whole:
         with pytest.raises(DataError, match=r"cut\.npz"):
-            noise.load(path)
+            noise.load_corruption(path)
 
 
 GOOD = {
-    "format": store.FORMAT,
+    "format": FORMAT,
     "kind": "pair(rate=0.5)",
     "rate": 0.5,
     "seed": 1,
@@ -110,41 +111,41 @@ ZERO_ONE = np.array([0, 1])
         ({}, {"clean": np.array([0, 5])}),
     ],
 )
-def test_sealed_but_senseless_files_are_refused(tmp_path: Path, meta: dict, arrays: dict) -> None:
+def test_sealed_files_with_invalid_content_are_refused(tmp_path: Path, meta: dict, arrays: dict) -> None:
     path = tmp_path / "odd.npz"
-    sealed.write(path, GOOD, labels=ZERO_ONE, clean=ZERO_ONE)
-    noise.load(path)
-    sealed.write(path, GOOD | meta, **{"labels": ZERO_ONE, "clean": ZERO_ONE, **arrays})
+    write_sealed(path, GOOD, labels=ZERO_ONE, clean=ZERO_ONE)
+    noise.load_corruption(path)
+    write_sealed(path, GOOD | meta, **{"labels": ZERO_ONE, "clean": ZERO_ONE, **arrays})
     with pytest.raises(DataError, match=r"odd\.npz"):
-        noise.load(path)
+        noise.load_corruption(path)
 
 
 def test_missing_parts_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "odd.npz"
-    sealed.write(path, GOOD, labels=ZERO_ONE)
+    write_sealed(path, GOOD, labels=ZERO_ONE)
     with pytest.raises(DataError, match="clean"):
-        noise.load(path)
-    sealed.write(path, {"format": store.FORMAT}, labels=ZERO_ONE, clean=ZERO_ONE)
+        noise.load_corruption(path)
+    write_sealed(path, {"format": FORMAT}, labels=ZERO_ONE, clean=ZERO_ONE)
     with pytest.raises(DataError, match="num_classes"):
-        noise.load(path)
+        noise.load_corruption(path)
     with pytest.raises(DataError, match=r"absent\.npz: cannot be read"):
-        noise.load(tmp_path / "absent.npz")
+        noise.load_corruption(tmp_path / "absent.npz")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = noise.save(SAVED, tmp_path / "noise.npz")
+    path = noise.save_corruption(SAVED, tmp_path / "noise.npz")
 
     def full(_: int) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="no space left"):
-        noise.save(noise.given([0, 1]), path)
-    assert same(noise.load(path), SAVED)
+        noise.save_corruption(noise.given([0, 1]), path)
+    assert same(noise.load_corruption(path), SAVED)
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_unknown_rates_are_not_written_as_nan(tmp_path: Path) -> None:
-    path = noise.save(noise.given([0, 1]), tmp_path / "a.npz")
-    assert sealed.read(path)[0]["rate"] is None
-    assert math.isnan(noise.load(path).rate)
+    path = noise.save_corruption(noise.given([0, 1]), tmp_path / "a.npz")
+    assert read_sealed(path)[0]["rate"] is None
+    assert math.isnan(noise.load_corruption(path).rate)

@@ -55,7 +55,7 @@ def test_labels_must_fit_the_matrix() -> None:
 
 @pytest.mark.parametrize("include_true", [False, True])
 @pytest.mark.parametrize("rate", [0.0, 0.4, 1.0])
-def test_the_symmetric_matrix_is_what_symmetric_noise_does(include_true: bool, rate: float) -> None:
+def test_the_symmetric_matrix_is_that_of_symmetric_noise(include_true: bool, rate: float) -> None:
     matrix = noise.symmetric_matrix(4, rate, include_true)
     measured = noise.symmetric(LABELS, rate, include_true=include_true).transition
     assert matrix.sum(axis=1) == pytest.approx(1)
@@ -97,12 +97,12 @@ def test_instance_noise_takes_images_and_ignores_their_scale() -> None:
     assert plain.hash == scaled.hash
 
 
-def test_a_constant_feature_says_nothing() -> None:
+def test_a_constant_feature_is_ignored() -> None:
     assert noise.instance_dependent([0, 1, 1], 1.0, np.ones((3, 2))).labels.tolist() == [1, 0, 0]
 
 
 @pytest.mark.parametrize("constant", [0.1, 1 / 3, -1e10 / 7, 1e-320])  # the mean of many 0.1 is not 0.1
-def test_a_constant_column_is_ignored_whatever_rounding_makes_of_its_mean(constant: float) -> None:
+def test_a_constant_column_is_ignored_despite_rounding(constant: float) -> None:
     labels = np.arange(1001) % 7
     found = noise.instance_dependent(labels, 0.5, np.full((1001, 1), constant))
     np.testing.assert_array_equal(found.labels, noise.instance_dependent(labels, 0.5, np.zeros((1001, 1))).labels)
@@ -116,7 +116,7 @@ def test_features_are_finite(bad: float) -> None:
         noise.instance_dependent([0, 1, 1], 0.5, features)
 
 
-def test_features_fit_the_labels() -> None:
+def test_features_must_match_the_labels() -> None:
     with pytest.raises(ValueError, match=r"features has shape \(2, 2\); expected 3 rows"):
         noise.instance_dependent([0, 1, 1], 0.5, np.ones((2, 2)))
     with pytest.raises(TypeError, match="features has dtype"):

@@ -1,24 +1,32 @@
-"""Forward and backward correction (Patrini 2017) with a known transition matrix T."""
+"""Forward and backward correction (Patrini 2017) with a known transition matrix T[i, j] = P(given = j | true = i)."""
 
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from reweigh.checks import number
 from reweigh.losses.loss import Loss, expected
-from reweigh.losses.matrix import Matrix, as_matrix, inverse
+from reweigh.noise.class_noise import check_matrix
+
+Matrix: TypeAlias = "Tensor | npt.ArrayLike"
+
+WORST_CONDITION = 1e6  # above this, errors in the sixth digit of T reach the first digit of the inverse
 
 
 class Forward(Loss):
     """Forward correction, L = -log Σ_i p_i T[i, y]; gradient p - r, r_i ∝ p_i T[i, y].
 
-    With symmetric T it is the weighting `ForwardSymmetric`. A label whose column of T is zero teaches nothing.
+    With symmetric T it is the weighting `ForwardSymmetric`. A label whose column of T is zero has no gradient.
 
     Args:
-        T: (C, C), T[i, j] = P(given = j | true = i); in expressions also `symmetric(rate)`, `map(targets, rate)`
-            and `file('T.npy')`.
+        T: (C, C), T[i, j] = P(given = j | true = i); in expressions of the bench also `symmetric(rate)`,
+            `map(targets, rate)` and `file('T.npy')`.
 
     >>> import torch
     >>> logits, target = torch.tensor([[1.0, 0.0, -1.0]]), torch.tensor([2])
@@ -30,7 +38,7 @@ class Forward(Loss):
 
     def __init__(self, T: Matrix, *, reduction: str = "mean") -> None:
         super().__init__(reduction)
-        # not -inf: the derivative of a sum of nothing would be NaN
+        # not -inf, whose logsumexp would have the derivative NaN
         self.register_buffer("log_t", as_matrix("Forward", T).log().clamp_min(-1e4), persistent=False)
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -41,12 +49,12 @@ class Forward(Loss):
 class Backward(Loss):
     """Backward correction, L = -Σ_j u_j log p_j with u = T⁻¹[y, :]; gradient p - u where nothing is clipped.
 
-    Its expectation over given labels is cross entropy with the true one. It has no lower bound but that of `clip`:
+    Its expectation over given labels is cross entropy with the true one. It is bounded below only by `clip`:
     negative values are normal.
 
     Args:
         T: (C, C), T[i, j] = P(given = j | true = i), invertible.
-        clip: p is taken to be at least this; 0 for no bound.
+        clip: lower bound on p; 0 for none.
     """
 
     u: Tensor
@@ -63,10 +71,32 @@ class Backward(Loss):
             log_p = log_p.clamp_min(math.log(self.clip))
         return -expected(self.u.to(logits)[target], log_p)
 
-    def settings(self) -> dict[str, object]:
-        return {"clip": self.clip}
-
 
 def check_classes(logits: Tensor, T: Tensor) -> None:
     if logits.shape[1] != len(T):
         raise ValueError(f"T is for {len(T)} classes, the logits have {logits.shape[1]}")
+
+
+def as_matrix(owner: str, T: Matrix) -> Tensor:
+    """Return T as float64 (C, C); raise ValueError naming the row or entry that is wrong.
+
+    >>> as_matrix("Forward", [[0.9, 0.2], [0.0, 1.0]])
+    Traceback (most recent call last):
+        ...
+    ValueError: Forward's T: row 0 of matrix sums to 1.1; expected 1
+    """
+    given = T.detach().cpu().numpy() if isinstance(T, Tensor) else T
+    try:
+        rows = check_matrix(given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{owner}'s T: {error}") from None
+    return torch.from_numpy(rows.copy())
+
+
+def inverse(owner: str, T: Tensor) -> Tensor:
+    """Return T⁻¹; raise ValueError if T is singular or nearly so."""
+    condition = float(np.linalg.cond(T.numpy()))
+    if not condition < WORST_CONDITION:
+        raise ValueError(f"{owner}'s T cannot be inverted: its condition number is {condition:.3g}")
+    inverted: Tensor = torch.linalg.inv(T)
+    return inverted

@@ -1,8 +1,9 @@
-"""What every loss here is: one value per row of logits, reduced like a loss of torch."""
+"""The base class of all losses: one value per row of logits, reduced like a loss of torch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from inspect import signature
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from reweigh.weightings.parameter import holds
 
 
 class Loss(nn.Module, ABC):
-    """A loss of (N, C) logits and (N,) class indices that is computed in float32 or better, autocast or not.
+    """A loss of (N, C) logits and (N,) class indices computed in float32 or better, also under autocast.
 
     Args:
         reduction: "mean", "sum" or "none"; the mean of no rows is 0.
@@ -25,10 +26,10 @@ class Loss(nn.Module, ABC):
 
     @abstractmethod
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        """(N,) losses of checked logits in float32 or float64."""
+        """Return (N,) losses of valid logits in float32 or float64."""
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The loss, a scalar or (N,)."""
+        """Return the loss, a scalar or (N,)."""
         check(logits, target)
         with torch.autocast(logits.device.type, enabled=False):
             values = self.rows(at_least_float32(logits), target.long())
@@ -36,30 +37,27 @@ class Loss(nn.Module, ABC):
             return values
         return values.mean() if self.reduction == "mean" and len(values) else values.sum()
 
-    def settings(self) -> dict[str, object]:
-        """What `repr` shows."""
-        return {}
-
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+        values = {name: getattr(self, name, None) for name in signature(type(self)).parameters}
+        return ", ".join(f"{name}={value!r}" for name, value in values.items() if isinstance(value, int | float))
 
 
 def check(logits: Tensor, target: Tensor) -> None:
-    """Refuse anything but floating (N, C) logits and (N,) class indices."""
+    """Raise unless logits are floating point (N, C) and target are (N,) class indices."""
     if not logits.is_floating_point() or logits.ndim != 2:
         raise ValueError(f"logits must be floating point (N, C), not {tuple(logits.shape)} of {logits.dtype}")
     if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
         raise TypeError(f"target must hold class indices (integers), not {target.dtype}")
     if target.shape != logits.shape[:1]:
         raise ValueError(f"target must have the shape ({len(logits)},) of the rows, not {tuple(target.shape)}")
-    target = target.long()  # 300 classes are 44 in a uint8
+    target = target.long()  # compared as uint8, 300 classes would be 44
     within = (target >= 0) & (target < logits.shape[1])
     if not holds(within):
         raise ValueError(f"target must be in [0, {logits.shape[1] - 1}], got {target[~within][0].item()}")
 
 
 def expected(share: Tensor, log_p: Tensor) -> Tensor:
-    """(N,) Σ_j share_j log p_j with 0 log 0 = 0: a logit of -inf masks a class out.
+    """Return (N,) Σ_j share_j log p_j with 0 log 0 = 0, because a logit of -inf masks a class.
 
     >>> expected(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, -torch.inf]]))
     tensor([0.])
@@ -68,7 +66,7 @@ def expected(share: Tensor, log_p: Tensor) -> Tensor:
 
 
 def pick(table: Tensor, target: Tensor) -> Tensor:
-    """(N,) the entry of each row at its target.
+    """Return (N,) the entry of each row at its target.
 
     >>> pick(torch.tensor([[1, 2], [3, 4]]), torch.tensor([1, 0]))
     tensor([2, 3])

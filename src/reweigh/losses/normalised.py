@@ -21,7 +21,7 @@ class NCE_RCE(Loss):  # noqa: N801  # the literature's name
     Args:
         alpha: α; published are 1 for CIFAR-10 and 10 for CIFAR-100.
         beta: β; published are 1 and 0.1.
-        A: what log 0 is taken to be; log 1e-4 as in the published program.
+        A: value of log 0; log 1e-4 as in the published program.
     """
 
     def __init__(
@@ -35,9 +35,6 @@ class NCE_RCE(Loss):  # noqa: N801  # the literature's name
         log_p = logits.log_softmax(1)
         passive = self.A * pick(log_p, target).expm1()
         return self.alpha * normalised(log_p, target) + self.beta * passive
-
-    def settings(self) -> dict[str, object]:
-        return {"alpha": self.alpha, "beta": self.beta, "A": self.A}
 
 
 class NCE_AGCE(Loss):  # noqa: N801
@@ -66,15 +63,12 @@ class NCE_AGCE(Loss):  # noqa: N801
         passive = (float((self.a + 1) ** self.q) - powered) / self.q
         return self.alpha * normalised(log_p, target) + self.beta * passive
 
-    def settings(self) -> dict[str, object]:
-        return {"alpha": self.alpha, "beta": self.beta, "a": self.a, "q": self.q}
-
 
 class ANL_CE(Loss):  # noqa: N801
     """Active negative loss (Ye 2023), L = α NCE + β NNCE, NNCE = 1 - (a + log p_y) / Σ_k (a + log p_k), a = -log 1e-7.
 
-    Probabilities count as at least 1e-7 in NNCE. The published recipe has an L1 penalty on the weights in place of
-    weight decay; the method `ANL` has it.
+    Probabilities are clamped to at least 1e-7 in NNCE. The published recipe replaces weight decay by an L1 penalty on
+    the weights, as the method `ANL` does.
 
     Args:
         alpha: α; published are 5 for CIFAR-10 and 10 for CIFAR-100.
@@ -90,14 +84,9 @@ class ANL_CE(Loss):  # noqa: N801
         lifted = (log_p - math.log(1e-7)).clamp_min(0)
         return self.alpha * normalised(log_p, target) + self.beta * (1 - pick(lifted, target) / lifted.sum(1))
 
-    def settings(self) -> dict[str, object]:
-        return {"alpha": self.alpha, "beta": self.beta}
-
 
 def normalised(log_p: Tensor, target: Tensor) -> Tensor:
-    """NCE = log p_y / Σ_k log p_k; 0 where there is a single class, whose log p is 0: nothing is left to learn.
-
-    Where p_y is 0 it is the limit, 1, without a gradient.
+    """Return NCE = log p_y / Σ_k log p_k; 0 for a single class; where p_y is 0, its limit 1 without a gradient.
 
     >>> import torch
     >>> normalised(torch.tensor([[-torch.inf, -0.7, -0.7]]), torch.tensor([0]))

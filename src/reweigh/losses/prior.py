@@ -1,4 +1,4 @@
-"""Losses that know how frequent the classes are: logit adjustment and balanced softmax."""
+"""Losses that use the class frequencies: logit adjustment and balanced softmax."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from reweigh.losses.loss import Loss
 
 
 class LogitAdjustment(Loss):
-    """Logit adjustment (Menon 2021), L = CE(z + τ log π, y) with the class frequencies π; tested on the raw z.
+    """Logit adjustment (Menon 2021), L = CE(z + τ log π, y) with the class frequencies π; use the raw z for prediction.
 
     Args:
-        class_counts: (C,) examples of each class, or their frequencies; in expressions the training labels give them.
+        class_counts: (C,) examples of each class, or their frequencies; in expressions of the bench, those of the
+            training labels.
         tau: τ; 0 is cross entropy.
     """
 
@@ -34,9 +35,6 @@ class LogitAdjustment(Loss):
             raise ValueError(f"class_counts is for {len(self.prior)} classes, the logits have {logits.shape[1]}")
         return functional.cross_entropy(logits + self.tau * self.prior.to(logits), target, reduction="none")
 
-    def settings(self) -> dict[str, object]:
-        return {"tau": self.tau}
-
 
 class BalancedSoftmax(LogitAdjustment):
     """Balanced softmax (Ren 2020): logit adjustment with τ = 1.
@@ -48,12 +46,9 @@ class BalancedSoftmax(LogitAdjustment):
     def __init__(self, class_counts: npt.ArrayLike | Tensor, *, reduction: str = "mean") -> None:
         super().__init__(class_counts, reduction=reduction)
 
-    def settings(self) -> dict[str, object]:
-        return {}
-
 
 def checked_counts(owner: str, class_counts: npt.ArrayLike | Tensor) -> npt.NDArray[np.float64]:
-    """Class counts as float64 (C,), finite, none negative, not all zero."""
+    """Return class counts as float64 (C,); they must be finite, none negative, not all zero."""
     given = class_counts.detach().cpu().numpy() if isinstance(class_counts, Tensor) else class_counts
     counts = np.asarray(given, dtype=np.float64)
     if counts.ndim != 1 or not np.isfinite(counts).all() or (counts < 0).any() or not counts.sum() > 0:

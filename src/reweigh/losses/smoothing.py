@@ -16,7 +16,7 @@ class LabelSmoothing(Loss):
     Args:
         epsilon: ε; 0 is cross entropy. Below 0 it is the backward correction of symmetric noise.
         sl_compat: the target of the published SL program, which has 1 - ε on the label and ε / 10 on every other class
-            whatever C is: it sums to 1.89 for C = 100. Only for reproducing that row of the tables.
+            for any C: it sums to 1.89 for C = 100. Only to reproduce that row of the tables.
 
     >>> import torch
     >>> logits, target = torch.tensor([[1.0, 0.0, -1.0]]), torch.tensor([2])
@@ -36,16 +36,13 @@ class LabelSmoothing(Loss):
             everywhere = self.epsilon / 10
             own -= everywhere
         label = -own * pick(log_p, target)
-        return label - everywhere * log_p.sum(1) if everywhere else label  # 0 log 0 = 0: a class may be masked out
-
-    def settings(self) -> dict[str, object]:
-        return {"epsilon": self.epsilon, "sl_compat": self.sl_compat}
+        return label - everywhere * log_p.sum(1) if everywhere else label  # 0 log 0 = 0, because classes may be masked
 
 
 class BootstrapSoft(Loss):
     """Soft bootstrapping (Reed 2015), L = -Σ q_j log p_j with q = β e_y + (1 - β) p.
 
-    The gradient flows through q, so L = β CE + (1 - β) H(p); with q detached the second term would give none at all.
+    The gradient flows through q, so L = β CE + (1 - β) H(p); with q detached the second term would have none.
 
     Args:
         beta: β, trust in the label; 1 is cross entropy. In a run, a warm-up is a schedule: step(1, 0.95, at=[0.1]).
@@ -58,9 +55,6 @@ class BootstrapSoft(Loss):
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         log_p = logits.log_softmax(1)
         return -self.beta * pick(log_p, target) - (1 - self.beta) * expected(log_p.exp(), log_p)
-
-    def settings(self) -> dict[str, object]:
-        return {"beta": self.beta}
 
 
 class BootstrapHard(Loss):
@@ -77,11 +71,8 @@ class BootstrapHard(Loss):
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         return bootstrapped(logits, target, self.beta)
 
-    def settings(self) -> dict[str, object]:
-        return {"beta": self.beta}
-
 
 def bootstrapped(logits: Tensor, target: Tensor, beta: float) -> Tensor:
-    """(N,) cross entropies with the target β e_y + (1 - β) e_ŷ."""
+    """Return (N,) cross entropies with the target β e_y + (1 - β) e_ŷ."""
     log_p = logits.log_softmax(1)
     return -beta * pick(log_p, target) - (1 - beta) * pick(log_p, logits.detach().argmax(1))

@@ -1,21 +1,27 @@
-"""Label noise: pure functions from clean labels to a `Corruption`, which carries what was really done."""
+"""Label noise: pure functions from clean labels to a `Corruption`, which holds noisy labels and what was measured."""
 
-from reweigh.noise.corruption import Corruption, label_hash
-from reweigh.noise.flips import CIFAR10_MAP, asymmetric_cifar10, class_map, pair, symmetric
-from reweigh.noise.given import given, read_labels
-from reweigh.noise.groups import (
+from reweigh.noise.class_noise import (
+    CIFAR10_MAP,
+    asymmetric_cifar10,
     block_cycle,
     blocks,
+    class_map,
     cycle,
+    map_matrix,
+    pair,
     random_pairs,
     sl_block_pair,
     superclass_cycle,
     superclass_pair,
+    symmetric,
+    symmetric_matrix,
+    transition,
 )
+from reweigh.noise.corruption import Corruption, label_hash
+from reweigh.noise.files import load_corruption, save_corruption
+from reweigh.noise.given import given, read_labels
 from reweigh.noise.instance import instance_dependent
 from reweigh.noise.kinds import KINDS, corrupt
-from reweigh.noise.store import load, save
-from reweigh.noise.transition import map_matrix, symmetric_matrix, transition
 
 __all__ = [
     "CIFAR10_MAP",
@@ -30,12 +36,12 @@ __all__ = [
     "given",
     "instance_dependent",
     "label_hash",
-    "load",
+    "load_corruption",
     "map_matrix",
     "pair",
     "random_pairs",
     "read_labels",
-    "save",
+    "save_corruption",
     "sl_block_pair",
     "superclass_cycle",
     "superclass_pair",

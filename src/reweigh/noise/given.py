@@ -1,4 +1,4 @@
-"""Labels that others made: arrays, or files with one label per example."""
+"""Existing labels, from arrays or from files with one label per example."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reweigh.errors import DataError
-from reweigh.noise.arguments import LARGEST_INFERRED, Labels, check_labels, expression
-from reweigh.noise.corruption import Corruption, measure
+from reweigh.noise.corruption import LARGEST_INFERRED, Corruption, Labels, check_labels, kind_text
 
 MAX_BYTES = 2**30
 SUFFIXES = (".npy", ".npz", ".txt", ".csv")
@@ -26,7 +25,7 @@ def given(
     num_classes: int | None = None,
     key: str | None = None,
 ) -> Corruption:
-    """Labels as they are, from an array or a file (see `read_labels`), measured where the truth is known.
+    """Use existing labels, from an array or a file (see `read_labels`), and measure them where the truth is known.
 
     Args:
         source: the labels, or the file.
@@ -34,14 +33,14 @@ def given(
         num_classes: C; by default the largest label + 1.
         key: the array of an .npz or the column of a .csv.
 
-    Both rates are the measured one: nothing was asked for.
+    Both rates are the measured one.
 
     >>> given([0, 1, 1, 0], clean=[0, 0, 1, -1]).measured
     0.3333333333333333
     """
     kind = "given()"
     if isinstance(source, str | os.PathLike):
-        kind = expression("given", file=Path(source).name, key=key)
+        kind = kind_text("given", file=Path(source).name, key=key)
         labels = read_labels(source, num_classes=num_classes, key=key)
     else:
         labels, _ = check_labels(source, num_classes, name="source")
@@ -54,19 +53,19 @@ def given(
     if known.size:
         classes = max(classes, check_labels(known, num_classes, name="clean")[1])
     truth = np.maximum(truth.astype(np.int64), -1)  # in this order: unsigned integers have no -1
-    result = measure(labels, truth, classes, kind, float("nan"), None)
+    result = Corruption.from_labels(labels, truth, classes, kind, float("nan"), None)
     return replace(result, rate=result.measured)
 
 
 def read_labels(path: str | os.PathLike[str], *, num_classes: int | None = None, key: str | None = None) -> Labels:
-    """One label per example from a file.
+    """Read one label per example from a file.
 
     .npy  a vector of integers, never unpickled
     .npz  the same under the name `key`, or the only array
     .txt  one integer per line
-    .csv  one integer per line, a header that is no number allowed; `key` names the column of a file with several
+    .csv  one integer per line, a header that is not a number is allowed; `key` names the column of a file with several
 
-    Empty lines at the end are passed over.
+    Empty lines at the end are ignored.
     """
     file = Path(path)
     if file.suffix not in SUFFIXES:
@@ -115,7 +114,7 @@ def _from_array(file: Path, raw: bytes, key: str | None, limit: int) -> Labels:
 
 def _only(file: Path, names: list[str]) -> str:
     if len(names) != 1:
-        raise DataError(f"{file}: holds {', '.join(names) or 'no arrays'}; say which with key=...")
+        raise DataError(f"{file}: holds {', '.join(names) or 'no arrays'}; choose one with key=...")
     return names[0]
 
 
@@ -124,7 +123,7 @@ def _lines(text: str) -> list[tuple[int, str]]:
 
 
 def _csv_column(file: Path, text: str, key: str | None) -> list[tuple[int, str]]:
-    """(line, word) of the label column, header taken off."""
+    """Return (line number, word) for the label column, without the header."""
     reader = csv.reader(io.StringIO(text), strict=True)
     try:
         rows = [(reader.line_num, row) for row in reader]
@@ -142,7 +141,7 @@ def _csv_column(file: Path, text: str, key: str | None) -> list[tuple[int, str]]
         if not _is_number(header[0]):
             rows = rows[1:]
     else:
-        raise DataError(f"{file}: line 1: {len(header)} columns; say which with key=...")
+        raise DataError(f"{file}: line 1: {len(header)} columns; choose one with key=...")
     for number, row in rows:
         if len(row) != len(header):
             raise DataError(f"{file}: line {number}: {len(row)} fields; expected {len(header)}")
@@ -159,13 +158,13 @@ def _label(file: Path, number: int, word: str, limit: int) -> int:
 
 
 def _is_integer(word: str) -> bool:
-    """Plain ASCII digits with an optional sign: int() alone admits 1_000 and other scripts' digits."""
+    """Accept ASCII digits with an optional sign; int() alone accepts 1_000 and digits of other scripts."""
     digits = word.strip().removeprefix("-")
     return digits.isascii() and digits.isdigit() and len(digits) < 20
 
 
 def _is_number(word: str) -> bool:
-    """Whether a word is meant as a number, if not as a label: 1.0 and +3 are no headers."""
+    """Return whether a word is a number, even if not a label: 1.0 and +3 are not headers."""
     try:
         float(word)
     except ValueError:

@@ -1,8 +1,7 @@
 """Instance-dependent noise (Xia et al., "Part-dependent Label Noise", NeurIPS 2020, appendix B).
 
-Example i gets its own flip rate q_i from a normal distribution around `rate`, truncated to [0, 1]; where it
-flips to is drawn from the softmax of x_i W_y over the other classes, W_y a random F x C projection for its
-true class.
+Example i gets its own flip rate q_i from a normal distribution around `rate`, truncated to [0, 1]; its new class is
+drawn from the softmax of x_i W_y over the other classes, W_y a random F x C projection for its true class.
 """
 
 from __future__ import annotations
@@ -12,8 +11,15 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from reweigh.noise.arguments import Matrix, Seed, check_labels, check_rate, expression, random_source
-from reweigh.noise.corruption import Corruption, measure
+from reweigh.noise.corruption import (
+    Corruption,
+    Matrix,
+    Seed,
+    check_labels,
+    check_rate,
+    kind_text,
+    random_source,
+)
 
 SPREAD = 0.1
 ROWS = 4096  # examples held in float64 at a time: CIFAR's 50,000 x 3,072 pixels would be 1.2 GB
@@ -27,14 +33,14 @@ def instance_dependent(
     num_classes: int | None = None,
     seed: Seed = 0,
 ) -> Corruption:
-    """Flip labels where and to what the features say.
+    """Flip labels to classes that depend on the features.
 
     Args:
         labels: N class ids.
         rate: the mean of the flip rates.
         features: N x anything, numbers; flattened, each column standardised, a constant column ignored.
         num_classes: C; by default the largest label + 1.
-        seed: of the draw, or the caller's generator.
+        seed: of the draw, or a generator.
 
     The mean of the q_i is `rate` away from the ends; near them truncation pulls it inwards (0.05 gives about
     0.1), as in the source. At exactly 0 and 1 all q_i are the rate itself.
@@ -66,12 +72,12 @@ def instance_dependent(
             below = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
             below /= below[:, -1:]  # ends at exactly 1, which no score reaches
             given[rows] = (below <= score[rows, None]).sum(axis=1)
-    kind = expression("instance_dependent", rate=rate)
-    return measure(given, clean, classes, kind, rate, recorded)
+    kind = kind_text("instance_dependent", rate=rate)
+    return Corruption.from_labels(given, clean, classes, kind, rate, recorded)
 
 
 def _truncated_normal(mean: float, size: int, rng: np.random.Generator) -> Matrix:
-    """Normal draws of deviation SPREAD, redrawn until all lie in [0, 1]; the mean itself at 0 and 1."""
+    """Draw from a normal distribution of deviation SPREAD truncated to [0, 1]; a mean of 0 or 1 is returned as is."""
     if mean in (0, 1):
         return np.full(size, mean)
     drawn = rng.normal(mean, SPREAD, size)
@@ -81,7 +87,7 @@ def _truncated_normal(mean: float, size: int, rng: np.random.Generator) -> Matri
 
 
 def _moments(x: npt.NDArray[np.generic]) -> tuple[Matrix, Matrix]:
-    """The mean of every column and the inverse of its deviation, 0 where the column is constant."""
+    """Return the mean of every column and the inverse of its deviation, 0 where the column is constant."""
     with np.errstate(invalid="ignore", over="ignore"):
         mean = sum((part.sum(axis=0) for part in _parts(x)), np.zeros(x.shape[1])) / len(x)
         variance = sum((np.square(part - mean).sum(axis=0) for part in _parts(x)), np.zeros(x.shape[1])) / len(x)

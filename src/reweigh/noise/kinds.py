@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import difflib
+import inspect
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reweigh.noise.arguments import Count, Labels, Seed
-from reweigh.noise.corruption import Corruption
-from reweigh.noise.flips import asymmetric_cifar10, pair, symmetric
-from reweigh.noise.given import given
-from reweigh.noise.groups import block_cycle, sl_block_pair, superclass_cycle, superclass_pair
-from reweigh.noise.instance import instance_dependent
-from reweigh.noise.transition import transition
-
-KINDS = (
-    "symmetric",
-    "pair",
-    "asymmetric_cifar10",
-    "superclass_pair",
-    "sl_block_pair",
-    "superclass_cycle",
-    "block_cycle",
-    "transition",
-    "instance_dependent",
-    "given",
+from reweigh.checks import nearest
+from reweigh.noise.class_noise import (
+    asymmetric_cifar10,
+    block_cycle,
+    pair,
+    sl_block_pair,
+    superclass_cycle,
+    superclass_pair,
+    symmetric,
+    transition,
 )
+from reweigh.noise.corruption import Corruption, Count, Labels, Seed
+from reweigh.noise.given import given
+from reweigh.noise.instance import instance_dependent
+
+_FUNCTIONS: dict[str, Callable[..., Corruption]] = {
+    function.__name__: function
+    for function in (
+        *(symmetric, pair, asymmetric_cifar10, superclass_pair, sl_block_pair, superclass_cycle, block_cycle),
+        *(transition, instance_dependent, given),
+    )
+}
+KINDS = tuple(_FUNCTIONS)
 
 
 def corrupt(
@@ -48,13 +50,13 @@ def corrupt(
     include_true: bool = False,
     count: Count = "per_class",
 ) -> Corruption:
-    """The Corruption of that kind; what the kind does not use is not looked at, what it needs is asked for.
+    """Apply a kind of noise by name; arguments that the kind does not have are ignored.
 
     Args:
         kind: one of `KINDS`.
         labels: N class ids, clean.
         rate: from 0 to 1.
-        seed: of the draw, or the caller's generator.
+        seed: of the draw, or a generator.
         num_classes: C; by default the largest label + 1.
         groups: the group of every class, for superclass_pair and superclass_cycle.
         features: one row per example, for instance_dependent.
@@ -70,45 +72,27 @@ def corrupt(
     >>> corrupt("symetric", [0, 1], 1.0)
     Traceback (most recent call last):
         ...
-    ValueError: no noise called 'symetric'; did you mean 'symmetric'?
+    ValueError: no noise is named 'symetric'; did you mean 'symmetric'?
     """
-
-    def needed(name: str, value: Any) -> Any:
-        if value is None:
-            raise ValueError(f"{name} is not given; {kind} noise needs it")
-        return value
-
-    makers: dict[str, Callable[[], Corruption]] = {
-        "symmetric": lambda: symmetric(
-            labels,
-            needed("rate", rate),
-            num_classes=num_classes,
-            seed=seed,
-            include_true=include_true,
-            count=count,
-        ),
-        "pair": lambda: pair(labels, needed("rate", rate), num_classes=num_classes, seed=seed, count=count),
-        "asymmetric_cifar10": lambda: asymmetric_cifar10(labels, needed("rate", rate), seed=seed, count=count),
-        "superclass_pair": lambda: superclass_pair(
-            labels, needed("rate", rate), needed("groups", groups), seed=seed, count=count
-        ),
-        "sl_block_pair": lambda: sl_block_pair(labels, needed("rate", rate), num_classes=num_classes, seed=seed),
-        "superclass_cycle": lambda: superclass_cycle(
-            labels, needed("rate", rate), needed("groups", groups), seed=seed, count=count
-        ),
-        "block_cycle": lambda: block_cycle(
-            labels, needed("rate", rate), num_classes=num_classes, seed=seed, count=count
-        ),
-        "transition": lambda: transition(labels, needed("matrix", matrix), seed=seed),
-        "instance_dependent": lambda: instance_dependent(
-            labels, needed("rate", rate), needed("features", features), num_classes=num_classes, seed=seed
-        ),
-        "given": lambda: given(
-            needed("file", file), labels if truth else np.full(np.shape(labels), -1), num_classes=num_classes, key=key
-        ),
+    if kind not in _FUNCTIONS:
+        raise ValueError(f"no noise is named {kind!r}; {nearest(kind, KINDS)}")
+    if kind == "given":
+        if file is None:
+            raise ValueError("file is not given; given noise needs it")
+        return given(file, labels if truth else np.full(np.shape(labels), -1), num_classes=num_classes, key=key)
+    values = {
+        "rate": rate,
+        "seed": seed,
+        "num_classes": num_classes,
+        "groups": groups,
+        "features": features,
+        "matrix": matrix,
+        "include_true": include_true,
+        "count": count,
     }
-    if kind not in makers:
-        near = difflib.get_close_matches(kind, KINDS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(KINDS)}"
-        raise ValueError(f"no noise called {kind!r}; {hint}")
-    return makers[kind]()
+    parameters = inspect.signature(_FUNCTIONS[kind]).parameters
+    accepted = {name: value for name, value in values.items() if name in parameters}
+    for name, value in accepted.items():
+        if value is None and parameters[name].default is inspect.Parameter.empty:
+            raise ValueError(f"{name} is not given; {kind} noise needs it")
+    return _FUNCTIONS[kind](labels, **accepted)

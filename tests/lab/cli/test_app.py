@@ -112,7 +112,7 @@ def test_debug_anywhere_shows_the_traceback(reweigh, line: list[str]) -> None:
     ended = reweigh(*line)
     assert ended.code == 2
     assert "Traceback" in ended.stderr
-    assert ended.stderr.splitlines()[-1].startswith("reweigh: no weighting is called 'DMM'; did you mean 'DM'?")
+    assert ended.stderr.splitlines()[-1].startswith("reweigh: no weighting is named 'DMM'; did you mean 'DM'?")
     assert "Traceback" not in reweigh("edf", "DMM").stderr
 
 

@@ -13,7 +13,7 @@ import pytest
 from reweigh.errors import DataError
 from reweigh.lab.data import imdb, vectors
 from reweigh.lab.data.dataset import Dataset, Part
-from reweigh.noise import sealed
+from reweigh.noise.files import read_sealed, write_sealed
 
 pytest.importorskip("gensim", reason="document vectors need gensim (extra text)")
 
@@ -113,7 +113,7 @@ def test_of_several_processes_that_learn_at_once_all_take_what_the_first_kept(da
             first.append(vectors.embed(data, ("other words",) * 5, settings=SMALL))
             key = vectors._key((*data.train.inputs, *data.test.inputs), SMALL, False)
             both = np.concatenate([first[0].train.inputs, first[0].test.inputs])
-            sealed.write(tmp_path / f"vectors-{key}.npz", {}, vectors=both)
+            write_sealed(tmp_path / f"vectors-{key}.npz", {}, vectors=both)
 
     second = vectors.embed(data, cache=tmp_path, settings=SMALL, progress=meanwhile)
     assert second.hash == first[0].hash
@@ -180,11 +180,11 @@ def test_a_broken_cache_is_learnt_again(data: Dataset, tmp_path: Path, damage: s
     elif damage == "cut":
         file.write_bytes(raw[:100])
     elif damage == "shape":
-        sealed.write(file, {}, vectors=np.zeros((3, 12), np.float32))
+        write_sealed(file, {}, vectors=np.zeros((3, 12), np.float32))
     else:
-        sealed.write(file, {}, words=np.zeros((40, 12), np.float32))
+        write_sealed(file, {}, words=np.zeros((40, 12), np.float32))
     assert vectors.embed(data, cache=tmp_path, settings=SMALL, deterministic=True).hash == first.hash
-    assert sealed.read(file)[1]["vectors"].shape == (40, 12)
+    assert read_sealed(file)[1]["vectors"].shape == (40, 12)
 
 
 def test_a_cache_that_cannot_be_written_is_told_before_the_work(data: Dataset, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A small problem, a context around it, and the plainest loop that a method can live in."""
+"""A small problem, its context, and a minimal training loop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from reweigh.lab.batches import Resident, Shuffled
-from reweigh.lab.methods import Context, Method, method_from
+from reweigh.lab.methods import Context, Method
 from reweigh.lab.nets import build
+from reweigh.lab.objectives import method_from
 from reweigh.lab.spec import parse
 from reweigh.noise import symmetric
 from reweigh.streams import generator
@@ -34,7 +35,7 @@ def painted(inputs: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """The tensors here are too small to share between threads."""
+    """Use one thread: the tensors here are small."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -77,13 +78,13 @@ def make_context() -> Callable[..., Context]:
 
 @pytest.fixture
 def make_method(make_context: Callable[..., Context]) -> Callable[..., Any]:
-    """The method of an expression, in a context of its own."""
+    """Build the method of an expression in a new context."""
     return lambda text, **settings: method_from(parse(text), make_context(**settings))
 
 
 @pytest.fixture
 def train() -> Callable[..., None]:
-    """Run iterations [start, stop) as the training loop does, `low` in bfloat16."""
+    """Run iterations [start, stop) like the training loop, in bfloat16 with `low`."""
 
     def run(
         method: Method, optimiser: torch.optim.Optimizer, context: Context, start: int, stop: int, low: bool = False

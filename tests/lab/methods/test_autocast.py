@@ -1,4 +1,4 @@
-"""In bfloat16: autocast keeps copies of weights, which must be neither stale nor without gradients."""
+"""Methods under autocast, whose cached copies of weights must be neither stale nor without gradients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def low() -> torch.autocast:
 
 
 @pytest.mark.parametrize("text", ["MDYRH(warm_up=1)", "MDDYRSH(warm_up=1, soft_from=1, cooling=3)"])
-def test_a_pass_without_gradients_leaves_the_next_one_its_own(make_method: Make, text: str) -> None:
+def test_a_pass_without_gradients_does_not_affect_the_next(make_method: Make, text: str) -> None:
     method = make_method(text)
     method.epoch_end(0)
     step = method.context.epoch
@@ -45,17 +45,17 @@ def flat(net: nn.Module) -> Tensor:
     return torch.cat([parameter.flatten() for parameter in net.parameters()])
 
 
-def test_mentors_are_trained_as_without_it(make_method: Make) -> None:
+def test_mentors_train_the_same_under_autocast(make_method: Make) -> None:
     one, other = without_and_within(make_method, "MentorNetPD(mentor='net', mentor_steps=20)", first_loss)
     assert torch.equal(flat(one.mentor), flat(other.mentor))
 
 
-def test_weights_that_were_taught_within_an_iteration_are_used_in_it(make_method: Make) -> None:
+def test_weights_updated_within_an_iteration_are_used_in_it(make_method: Make) -> None:
     masking = make_method(f"Masking({ONES}, warm_up=0, pretrain=20, lr=0.1)")
     with low():
         masking.loss(masking.context.batches.batch(0), 0)
         structure = torch.rand(2, 4, 4, generator=torch.Generator().manual_seed(0))
-        masking.criticise(structure)
+        masking.train_critic(structure)
         within = masking.critic(structure)
     with low():
         assert torch.equal(masking.critic(structure), within)
@@ -68,7 +68,7 @@ def test_weights_that_were_taught_within_an_iteration_are_used_in_it(make_method
         assert torch.equal(learned.V(losses), within)
 
 
-def test_a_generator_is_pretrained_as_without_it(make_method: Make) -> None:
+def test_generators_pretrain_the_same_under_autocast(make_method: Make) -> None:
     def begin(method: Any) -> None:
         method.net.forward = lambda x: torch.ones(len(x), 4)
         method.begin()
@@ -78,6 +78,6 @@ def test_a_generator_is_pretrained_as_without_it(make_method: Make) -> None:
     assert torch.equal(flat(one.generator), flat(other.generator))
 
 
-def test_the_dimension_before_training_is_taken_as_all_later_ones(make_method: Make) -> None:
+def test_the_first_dimension_is_measured_like_later_ones(make_method: Make) -> None:
     one, other = without_and_within(make_method, "D2L(start=0, k=5)", first_loss)
     assert one.dimensions == other.dimensions

@@ -1,4 +1,4 @@
-"""Methods can be captured, as far as that shows without a GPU: a tape repeats operations on the same memory."""
+"""Capture of methods, tested without a GPU by a tape that repeats operations on the same memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from reweigh.lab.methods import NAMES, Context, Method, method_from
-from reweigh.lab.methods.cell import Drawn, Number
-from reweigh.lab.objectives.methods import PARTS
+from reweigh.lab.methods import Context, Method
+from reweigh.lab.methods.device_values import DeviceDraws, DeviceNumber
+from reweigh.lab.objectives import METHODS, method_from
 from reweigh.lab.spec import parse
 from reweigh.lab.train.captured import Captured
 from reweigh.lab.train.evaluate import WAITING, Waiting
@@ -69,7 +69,7 @@ ASKS = {"item", "tolist", "numpy", "cpu", "__bool__", "__int__", "__float__", "_
 
 
 class Tape(TorchDispatchMode):
-    """Carries operations out and remembers them; refuses those that a graph can't hold."""
+    """Executes and records operations; refuses those that a graph cannot hold."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class OffHost(TorchFunctionMode):
 
 
 class Repeated:
-    """What a CUDA graph is on the device: the same operations, from and to the same memory."""
+    """Stands in for a CUDA graph: replays the same operations on the same memory."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         with Tape() as tape, OffHost():
@@ -118,7 +118,7 @@ Make = Callable[[str], tuple[Context, Any]]
 
 @pytest.fixture
 def make(make_context: Callable[..., Context], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """A method with what it reads; checks of targets are off, as they are on a GPU."""
+    """Build a method and its context; checks of targets are off, as on a GPU."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("reweigh.losses.loss.holds", lambda condition: True)
 
@@ -147,7 +147,7 @@ def eager_of(context: Context, method: Method) -> Eager:
 
 
 def trained(context: Context, method: Method, iteration: Callable[[int], Tensor]) -> list[Any]:
-    """Everything there is after a run that is evaluated every third iteration."""
+    """Return rows and state after a run with an evaluation every third iteration."""
 
     def evaluate(step: int) -> Generator[Waiting, None, dict[str, Any]]:
         yield WAITING
@@ -172,15 +172,15 @@ def trained(context: Context, method: Method, iteration: Callable[[int], Tensor]
     return rows + [leaf.tolist() if isinstance(leaf, Tensor) else leaf for leaf in state]
 
 
-def test_every_method_is_captured_or_says_why_not() -> None:
-    known = {**NAMES, **PARTS}
+def test_every_method_is_captured_or_has_a_reason() -> None:
+    known = {kind.__name__: kind for kind in METHODS}
     assert {parse(text).name for text in CAPTURED} == {name for name in known if hasattr(known[name], "capture_key")}
     assert {name for name in known if hasattr(known[name], "uncaptured")} == {"DRSA", "CAE"}
     assert len(known) == 2 + len({parse(text).name for text in CAPTURED})
 
 
 @pytest.mark.parametrize("text", CAPTURED)
-def test_repeating_an_iteration_is_the_iteration(text: str, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replayed_iterations_equal_eager_ones(text: str, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     context, method = make(text)
     expected = trained(context, method, eager_of(context, method))
     graphs: list[Repeated] = []
@@ -217,10 +217,10 @@ def test_the_tape_refuses_what_a_graph_cannot_hold(work: Callable[[Tensor], obje
         Repeated(lambda: work(x))
 
 
-def test_a_number_that_the_host_changes_is_seen_by_what_was_captured() -> None:
+def test_replays_read_values_updated_by_the_host() -> None:
     number, drawn = (
-        Number(torch.device("cpu")),
-        Drawn(lambda step, size: (torch.full((size,), step),), torch.device("cpu")),
+        DeviceNumber(torch.device("cpu")),
+        DeviceDraws(lambda step, size: (torch.full((size,), step),), torch.device("cpu")),
     )
     found = torch.zeros(3, dtype=torch.float64)
     number.set(2.0)

@@ -12,9 +12,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.masking import Masking
+from reweigh.lab.methods.masking import Generator, Masking, draw_noise, pretrain
 from reweigh.lab.methods.s_adaptation import Channel, SAdaptation, channel_losses, log_channel, rows_of
-from reweigh.lab.methods.structure import Generator, draw_noise, pretrain
 from reweigh.noise import transition
 from reweigh.streams import generator as stream
 

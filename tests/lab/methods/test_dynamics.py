@@ -1,4 +1,4 @@
-"""Methods that watch the training: mixture models of losses, intrinsic dimension."""
+"""Methods that follow the training: mixture models of losses, intrinsic dimension."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import torch
 from torch.nn.functional import cross_entropy, one_hot
 
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.d2l import D2L, trust
+from reweigh.lab.methods.d2l import D2L, intrinsic_dimension, trust, turns
 from reweigh.lab.methods.dynamic_bootstrap import MDDYRSH, MDYRH, bootstrapped, mixup_loss, spread
-from reweigh.lab.methods.lid import intrinsic_dimension, turns
 from reweigh.lab.run import execute
 from reweigh.lab.spec import Run
 from reweigh.labels.beta_mixture import fit, look_up, scaled
@@ -56,7 +55,7 @@ def test_losses_are_scaled_as_published() -> None:
     assert ends == [low + 1e-5, high]
 
 
-def test_beta_mixture_survives_what_is_not_a_mixture() -> None:
+def test_beta_mixture_of_degenerate_losses() -> None:
     for x in (torch.full((50,), 0.3), torch.linspace(0, 1, 50), torch.tensor([0.0, 1.0] * 20)):
         mixture = fit(x)
         assert all(part.isfinite().all() for part in mixture)
@@ -144,13 +143,13 @@ def test_turning_point() -> None:
 
 @pytest.mark.parametrize("place", [-1, -2])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_is_not_finite_is_no_turning_point(value: float, place: int) -> None:
+def test_non_finite_dimensions_are_no_turning_point(value: float, place: int) -> None:
     dimensions = [9.0, 8.0, 7.0, 6.0, 5.0, 10.0]
     dimensions[place] = value
     assert not turns(dimensions, start=0)
 
 
-def test_d2l_ends_also_where_training_diverges(tmp_path: Path) -> None:
+def test_d2l_finishes_when_training_diverges(tmp_path: Path) -> None:
     run = Run(
         data="digits",
         net="mlp-8",

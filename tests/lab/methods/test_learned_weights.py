@@ -13,9 +13,7 @@ from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from reweigh.lab.batches import Batch
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.alignment import alignments, trained, trusted_gradient
-from reweigh.lab.methods.learning_to_reweight import shares
-from reweigh.lab.methods.meta_weight_net import MetaWeightNet
+from reweigh.lab.methods.learned_weights import MetaWeightNet, alignments, shares, trained_parameters, trusted_gradient
 from reweigh.lab.nets import build
 
 Make = Callable[..., Any]
@@ -30,7 +28,7 @@ def test_alignments_are_inner_products_of_gradients() -> None:
     generator = torch.Generator().manual_seed(1)
     noisy = Batch(torch.randn(6, 4, generator=generator), torch.tensor([0, 1, 2, 0, 1, 2]), torch.arange(6))
     clean = Batch(torch.randn(5, 4, generator=generator), torch.tensor([0, 1, 2, 0, 1]), torch.arange(5))
-    parameters = trained(net)
+    parameters = trained_parameters(net)
     direction = trusted_gradient(net, parameters, clean)
     losses = cross_entropy(net(noisy.inputs), noisy.target, reduction="none")
     found = alignments(losses, list(parameters.values()), direction)
@@ -44,22 +42,26 @@ def test_linear_model_by_hand() -> None:
     net = build("linear", 3, 4, generator=torch.Generator().manual_seed(0))
     x, y = torch.randn(3, 4, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 2])
     clean = Batch(x[:2], y[:2], torch.arange(2))
-    direction = trusted_gradient(net, trained(net), clean)
+    direction = trusted_gradient(net, trained_parameters(net), clean)
     losses = cross_entropy(net(x), y, reduction="none")
-    found = alignments(losses, list(trained(net).values()), direction)
+    found = alignments(losses, list(trained_parameters(net).values()), direction)
     g = cce_gradient(net(x), y).detach()
     # <g_i x_i^T, g_j x_j^T> + <g_i, g_j> = (g_i . g_j) (x_i . x_j + 1)
     pairs = (g @ g[:2].T) * (x @ x[:2].T + 1)
     torch.testing.assert_close(found, pairs.mean(1))
 
 
-def test_learning_to_reweight_trusts_what_agrees_with_the_trusted() -> None:
+def test_learning_to_reweight_weights_examples_that_agree_with_trusted_ones() -> None:
     net = build("linear", 2, 2, generator=torch.Generator().manual_seed(0))
     x = torch.tensor([[3.0, 0.0], [0.0, 3.0], [3.0, 0.0], [0.0, 3.0]])
     given = torch.tensor([0, 1, 1, 0])  # the last two are flipped
     clean = Batch(x[:2], given[:2], torch.arange(2))
     losses = cross_entropy(net(x), given, reduction="none")
-    w = shares(alignments(losses, list(trained(net).values()), trusted_gradient(net, trained(net), clean)))
+    w = shares(
+        alignments(
+            losses, list(trained_parameters(net).values()), trusted_gradient(net, trained_parameters(net), clean)
+        )
+    )
     assert (w[2:] == 0).all()
     assert (w[:2] > 0).all()
     assert w.sum().item() == pytest.approx(1)
@@ -76,7 +78,11 @@ def test_a_trusted_example_among_the_others_counts_most() -> None:
     for i in range(8):
         clean = Batch(x[i : i + 1], y[i : i + 1], torch.arange(1))
         losses = cross_entropy(net(x), y, reduction="none")
-        w = shares(alignments(losses, list(trained(net).values()), trusted_gradient(net, trained(net), clean)))
+        w = shares(
+            alignments(
+                losses, list(trained_parameters(net).values()), trusted_gradient(net, trained_parameters(net), clean)
+            )
+        )
         assert w.argmax() == i
 
 
@@ -84,11 +90,11 @@ def test_running_statistics_ignore_the_trusted_batch() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
     before = net[1].running_mean.clone()
     batch = Batch(torch.ones(4, 2), torch.tensor([0, 1, 0, 1]), torch.arange(4))
-    trusted_gradient(net, trained(net), batch)
+    trusted_gradient(net, trained_parameters(net), batch)
     assert torch.equal(before, net[1].running_mean)
 
 
-def test_meta_weight_net_teaches_the_right_direction(make_context: Callable[..., Context]) -> None:
+def test_meta_weight_net_updates_in_the_right_direction(make_context: Callable[..., Context]) -> None:
     method = MetaWeightNet(make_context(net="linear"))
     net = method.net
     x = torch.tensor([[3.0, 0, 0, 0, 0, 0], [3.0, 0, 0, 0, 0, 0]])
@@ -105,7 +111,7 @@ def test_meta_weight_net_teaches_the_right_direction(make_context: Callable[...,
         method.load_state_dict(deepcopy(start))
         before = method.V(losses).detach()
         for _ in range(20):
-            method.teach(losses[chosen], clean, torch.tensor(0.1))
+            method.train_weight_net(losses[chosen], clean, torch.tensor(0.1))
         return method.V(losses).detach() - before
 
     start = deepcopy(start)

@@ -1,4 +1,4 @@
-"""MentorNet: the curriculum, the mentor that learns it, and what reaches the student."""
+"""MentorNet: the curriculum, the mentor trained on it, and the student's gradients."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import torch
 from torch.nn.functional import cross_entropy, one_hot
 
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.mentor import Mentor, predefined, predefined_rows, train_mentor
-from reweigh.lab.methods.mentor_net import MentorNetDD, MentorNetPD, survivors
+from reweigh.lab.methods.mentor_net import (
+    Mentor,
+    MentorNetDD,
+    MentorNetPD,
+    predefined,
+    predefined_rows,
+    survivors,
+    train_mentor,
+)
 
 MakeContext = Callable[..., Context]
 
@@ -48,7 +55,7 @@ def test_mentor_net_divides_by_the_batch(make_context: MakeContext) -> None:
 
 
 @pytest.mark.parametrize("mentor", ["formula", "net"])
-def test_what_reaches_the_logits_is_weighted_and_nothing_else(make_context: MakeContext, mentor: str) -> None:
+def test_logit_gradients_are_weighted_cross_entropy(make_context: MakeContext, mentor: str) -> None:
     context = make_context(net="linear", total=100)
     method = MentorNetPD(context, mentor=mentor, mentor_steps=20)
     batch = context.batches.batch(0)
@@ -74,7 +81,7 @@ def test_a_mentor_learns_the_curriculum() -> None:
     assert error < 0.5 * rows.target.var()
 
 
-def test_the_dump_knows_right_from_wrong(make_context: MakeContext) -> None:
+def test_the_dump_marks_noisy_labels(make_context: MakeContext) -> None:
     method = MentorNetDD(make_context(), dump_epochs=30, noise=0.25, q=0.9)
     rows = method.dump()
     assert len(rows.loss) == 30 * 40
@@ -85,7 +92,7 @@ def test_the_dump_knows_right_from_wrong(make_context: MakeContext) -> None:
     assert (rows.delta <= 0).float().mean().item() == pytest.approx(0.9, abs=0.01)
 
 
-def test_the_dump_has_noise_however_few_are_trusted(make_context: MakeContext) -> None:
+def test_the_dump_has_noise_with_few_trusted_examples(make_context: MakeContext) -> None:
     rows = MentorNetDD(make_context(), dump_epochs=1, noise=0.05).dump()  # 10 a class, of which that is half a label
     assert int((rows.target == 0).sum()) == 2
 

@@ -10,15 +10,16 @@ import pytest
 import torch
 from torch import nn
 
-from reweigh.lab.methods import Context, method_from
-from reweigh.lab.methods.trusted import trusted_batches
+from reweigh.lab.methods import Context
+from reweigh.lab.methods.learned_weights import trusted_batches
+from reweigh.lab.objectives import method_from
 from reweigh.lab.spec import parse
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("CoTeching(0.4)", "no method is called 'CoTeching'; did you mean 'CoTeaching'"),
+        ("CoTeching(0.4)", "no method is named 'CoTeching'; did you mean 'CoTeaching'"),
         ("CoTeaching", "CoTeaching needs forget_rate"),
         ("CoTeaching(1)", r"forget_rate is 1; expected a number in \[0, 1\)"),
         ("CoTeaching(-0.1)", "forget_rate is -0.1"),

@@ -10,10 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from reweigh.lab.methods import Context
-from reweigh.lab.methods.co_teaching import CoTeaching, exchange
-from reweigh.lab.methods.decoupling import Decoupling
-from reweigh.lab.methods.sigua import SIGUA, SIGUABC
-from reweigh.lab.methods.small_loss import Forgetting
+from reweigh.lab.methods.selection import SIGUA, SIGUABC, CoTeaching, Decoupling, ForgetRate, exchange
 
 MakeContext = Callable[..., Context]
 
@@ -29,12 +26,12 @@ def test_co_teaching_exchanges_small_losses() -> None:
 
 
 def test_forget_rate_rises_and_keeps_at_least_one() -> None:
-    forgetting = Forgetting(0.45)
+    forgetting = ForgetRate(0.45)
     assert [forgetting.at(epoch) for epoch in (0, 1, 9, 100)] == pytest.approx([0, 0.05, 0.45, 0.45])
-    assert Forgetting(0.9, warm_up=0).keeps(10, 0) == 1
-    assert Forgetting(0.4, warm_up=0).keeps(128, 0) == 76
-    assert Forgetting(0.2, warm_up=0, exponent=0.5).at(0) == 0.2
-    assert Forgetting(0.04, warm_up=2, exponent=0.5).at(1) == pytest.approx(0.2)
+    assert ForgetRate(0.9, warm_up=0).keeps(10, 0) == 1
+    assert ForgetRate(0.4, warm_up=0).keeps(128, 0) == 76
+    assert ForgetRate(0.2, warm_up=0, exponent=0.5).at(0) == 0.2
+    assert ForgetRate(0.04, warm_up=2, exponent=0.5).at(1) == pytest.approx(0.2)
 
 
 def test_co_teaching_nets_differ_and_are_both_trained(make_context: MakeContext) -> None:

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from reweigh.lab.methods.cae import pair_loss
-from reweigh.lab.methods.drsa import overlap
-from reweigh.lab.methods.oim import OIM, frame_sets
+from reweigh.lab.methods.video import OIM, frame_sets, overlap, pair_loss
 from reweigh.lab.nets import build
 from reweigh.lab.nets.cae import CAENet, self_pooled
 from reweigh.lab.nets.drsa import DRSANet

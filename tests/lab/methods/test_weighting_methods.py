@@ -13,12 +13,12 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from reweigh import CCE, GCE, Criterion
 from reweigh.lab.batches import Batch
-from reweigh.lab.methods import Context, method_from
+from reweigh.lab.methods import Context
 from reweigh.lab.methods.active_bias import ActiveBias
-from reweigh.lab.methods.class_balanced import class_weights
-from reweigh.lab.methods.ldam import CosineLinear, margins, weighting_factor
-from reweigh.lab.methods.ohem import OHEM
+from reweigh.lab.methods.class_imbalance import CosineLinear, class_weights, margins, weighting_factor
+from reweigh.lab.methods.selection import OHEM
 from reweigh.lab.methods.self_paced import SPCL, Pace, SelfPaced
+from reweigh.lab.objectives import method_from
 from reweigh.lab.spec import parse
 
 Make = Callable[..., Any]

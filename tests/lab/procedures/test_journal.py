@@ -185,7 +185,7 @@ def test_forgetting_never_chooses_a_rate_that_diverged(run: Run, tmp_path: Path)
         ({"result": {"retrained": {"final": "high"}}}, "result.retrained.final is 'high'; expected a number or null"),
         ({"result": {"first": {}}}, "result.retrained is missing"),
         ({"settings": None}, "settings is None; expected a JSON object"),
-        ({"settings": {"which": {}}}, "{} cannot stand in an expression"),
+        ({"settings": {"which": {}}}, "{} is not allowed in an expression"),
     ],
 )
 def test_a_damaged_record_is_refused_by_name(change: dict[str, object], problem: str, run: Run, tmp_path: Path) -> None:

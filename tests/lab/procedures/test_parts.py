@@ -11,17 +11,17 @@ import pytest
 import torch
 
 from reweigh.lab.batches import Batch, Resident, Shuffled
-from reweigh.lab.methods import Context, method_from
+from reweigh.lab.methods import Context
 from reweigh.lab.methods.curriculum import Curriculum, Paced, fraction_at
-from reweigh.lab.methods.joint_labels import JointLabels, entropy_loss, prior_loss
+from reweigh.lab.methods.soft_labels import JointLabels, entropy_loss, prior_loss
 from reweigh.lab.nets import build
-from reweigh.lab.objectives.losses import loss_from
+from reweigh.lab.objectives import loss_from, method_from
 from reweigh.lab.procedures import anchor_matrix
 from reweigh.lab.procedures.forgetting import best
 from reweigh.lab.run import execute
 from reweigh.lab.run.material import gather
 from reweigh.lab.spec import Run, parse
-from reweigh.noise.transition import map_matrix, symmetric_matrix
+from reweigh.noise.class_noise import map_matrix, symmetric_matrix
 from reweigh.streams import generator
 
 EPOCHS, PER_EPOCH = 12, 3

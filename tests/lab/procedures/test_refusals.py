@@ -68,7 +68,7 @@ def test_refused(
     [
         (np.full((1200, 10), 0.1), "SoftLabels('FILE', hash='000000000000')", "sha256 is .* expected 000000000000"),
         (np.full((1200, 9), 1 / 9), "SoftLabels('FILE')", r"shape \(1200, 9\); expected \(1200, 10\)"),
-        (np.full((1200, 10), 0.2), "SoftLabels('FILE')", "row 0 is no distribution"),
+        (np.full((1200, 10), 0.2), "SoftLabels('FILE')", "row 0 is not a distribution"),
         (np.full(1200, np.nan), "Curriculum('FILE')", r"nan at \[0\]"),
         (np.array(["a"] * 1200), "Curriculum('FILE')", "not a .npy file of numbers"),
     ],

@@ -185,7 +185,7 @@ def test_copying(open_page: Callable[..., Any]) -> None:
 
 
 def test_a_start_that_the_explorer_cannot_show_is_refused() -> None:
-    with pytest.raises(ValueError, match="no weighting is called 'DMM'"):
+    with pytest.raises(ValueError, match="no weighting is named 'DMM'"):
         explorer_page("DMM(1)")
     with pytest.raises(ValueError, match="the explorer starts from one of DM"):
         explorer_page("CCE + MAE")

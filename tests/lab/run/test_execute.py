@@ -248,8 +248,8 @@ def test_imbalance_and_given_labels(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"net": "mlpp"}, "no net is called 'mlpp'"),
-        ({"weighting": "DMM(1, 2)"}, "no weighting is called 'DMM'"),
-        ({"noise": "symetric"}, "no noise called 'symetric'"),
+        ({"weighting": "DMM(1, 2)"}, "no weighting is named 'DMM'"),
+        ({"noise": "symetric"}, "no noise is named 'symetric'"),
         ({"imbalance": "tail(3)"}, "imbalance is tail"),
         ({"data": "digit"}, "did you mean 'digits'"),
         ({"data_hash": "0" * 12}, "the data's hash is"),

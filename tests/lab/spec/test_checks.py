@@ -1,4 +1,4 @@
-"""What a run takes besides texts, and what it says of the rest."""
+"""Values that `Run` accepts besides strings, and its error messages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from reweigh import DM
 from reweigh.lab import Run
 
 
-def test_paths_are_texts() -> None:
+def test_paths_are_accepted_as_text() -> None:
     named: Any = {"data": Path("a.csv"), "test_data": Path("b.csv"), "data_root": Path("c")}
     told: Any = {key: str(value) for key, value in named.items()}
     assert Run(**named, net="linear", weighting="CCE") == Run(**told, net="linear", weighting="CCE")
 
 
-def test_a_weighting_is_written_as_a_text() -> None:
+def test_a_weighting_object_is_refused_with_its_text() -> None:
     weighting: Any = DM(0.5, 8)
-    with pytest.raises(TypeError, match=r"expected a text: 'DM\(lam=0.5, beta=8\)'"):
+    with pytest.raises(TypeError, match=r"expected a string: 'DM\(lam=0.5, beta=8\)'"):
         Run(data="digits", net="linear", weighting=weighting)

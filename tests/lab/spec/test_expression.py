@@ -1,4 +1,4 @@
-"""The grammar: what is written reads back the same, and nothing else of Python gets in."""
+"""The grammar: expressions round-trip, and other Python is refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXPRESSIONS = calls(st.recursive(LEAVES, compound, max_leaves=6))
 
 
 @given(EXPRESSIONS)
-def test_what_is_written_reads_back_the_same(expression: Expression) -> None:
+def test_str_and_parse_round_trip(expression: Expression) -> None:
     again = parse(str(expression))
     assert again == expression
     assert str(again) == str(expression)
@@ -45,7 +45,7 @@ def test_what_is_written_reads_back_the_same(expression: Expression) -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_read_or_refused_in_one_way(text: str) -> None:
+def test_any_text_parses_or_raises_expression_error(text: str) -> None:
     try:
         expression = parse(text)
     except ExpressionError:
@@ -54,7 +54,7 @@ def test_any_text_is_read_or_refused_in_one_way(text: str) -> None:
 
 
 @given(st.text(alphabet="DMCE()[]{}=+-*/.,:;'\"\\_@!<>~^&|%#$ \t\n019jxelambdforin", max_size=60))
-def test_any_heap_of_python_characters_is_read_or_refused_in_one_way(text: str) -> None:
+def test_any_python_like_text_parses_or_raises_expression_error(text: str) -> None:
     with contextlib.suppress(ExpressionError):
         parse(text)
 
@@ -82,7 +82,7 @@ def test_canonical_form(text: str, written: str) -> None:
     assert str(parse(written)) == written
 
 
-def test_equal_means_says_the_same() -> None:
+def test_equality() -> None:
     assert parse("DM(lam=0.5, beta=8)") == parse("DM(beta=8.0, lam=.5)")
     assert parse("DM(1)") != parse("DM(True)")  # although 1 == True
     assert parse("DM('1')") != parse("DM(1)")
@@ -132,7 +132,7 @@ def test_equal_means_says_the_same() -> None:
         ("DM(1)(2)", 1, "DM(1)(2)"),
     ],
 )
-def test_the_rest_of_python_is_refused_where_it_stands(text: str, column: int, part: str) -> None:
+def test_other_python_is_refused_with_its_column(text: str, column: int, part: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse(text)
     assert f"column {column}:" in str(caught.value)
@@ -169,14 +169,14 @@ def test_sizes_and_depths_have_limits(text: str) -> None:
         parse(text)
 
 
-def test_nesting_up_to_the_limit_is_read() -> None:
+def test_nesting_up_to_the_limit_is_parsed() -> None:
     text = "F(" * (DEEPEST - 1) + "1" + ")" * (DEEPEST - 1)
     assert str(parse(text)) == text
     assert len(parse("+".join(["a"] * 900)).args) == 900
 
 
-def test_only_texts_are_parsed() -> None:
-    with pytest.raises(TypeError, match="an expression is a text"):
+def test_only_strings_are_parsed() -> None:
+    with pytest.raises(TypeError, match="an expression is a string"):
         parse(3)  # type: ignore[arg-type]  # what a caller without types may do
 
 
@@ -193,7 +193,7 @@ def test_names_are_checked_when_built(name: str) -> None:
 
 
 def test_values_of_other_types_cannot_be_built() -> None:
-    with pytest.raises(TypeError, match="cannot stand in an expression"):
+    with pytest.raises(TypeError, match="is not allowed in an expression"):
         Expression("DM", (object(),))  # type: ignore[arg-type]  # the point of the test
 
 

@@ -1,4 +1,4 @@
-"""`Run`: canonical, checked, and hashed over what matters."""
+"""`Run`: canonical values, checks and hash."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_mapping_and_json_round_trip(values: dict[str, Any]) -> None:
 
 
 @given(st.fixed_dictionaries({}, optional=CHANGES), st.fixed_dictionaries({}, optional=PLACES))
-def test_places_do_not_matter_to_the_hash(values: dict[str, Any], places: dict[str, Any]) -> None:
+def test_paths_do_not_affect_the_hash(values: dict[str, Any], places: dict[str, Any]) -> None:
     assert run_of(**values, **places).hash() == run_of(**values).hash()
 
 
@@ -130,7 +130,7 @@ def test_every_hashed_field_changes_the_hash() -> None:
     assert len({base.hash(), *hashes}) == len(hashes) + 1
 
 
-def test_numbers_of_numpys_are_numbers() -> None:
+def test_numpy_numbers_are_accepted() -> None:
     plain = Run(data="digits", net="mlp", weighting="CCE", seed=1, lr=0.5, betas=(0.5, 0.25), optimiser="adam")
     run = dataclasses.replace(
         plain, seed=np.arange(3)[1], lr=np.float32(0.5), betas=(np.float64(0.5), np.float16(0.25))
@@ -158,7 +158,7 @@ def test_values_are_canonical() -> None:
         ({"loss": "CCE"}, "exactly one of weighting, loss and method, not weighting and loss"),
         ({"weighting": None}, "exactly one of weighting, loss and method, not none"),
         ({"weighting": "DM(0.5"}, "weighting: expression 'DM\\(0.5'"),
-        ({"weighting": "linear(1, 2)"}, "weighting: .*only in place of a number"),
+        ({"weighting": "linear(1, 2)"}, "weighting: .*can only replace a number"),
         ({"weighting": "DM(1, linear(2))"}, "weighting: schedule linear\\(2\\): missing"),
         ({"rate": 0.4}, "rate is 0.4 with no noise"),
         ({"noise": "symmetric"}, "noise is symmetric without a rate"),
@@ -170,7 +170,7 @@ def test_values_are_canonical() -> None:
         ({"fold": "6/5"}, "fold is '6/5'; expected a fold among two or more, as in 2/5"),
         ({"fold": "1/1"}, "expected a fold among two or more"),
         ({"fold": "half"}, "expected a fold among two or more"),
-        ({"fold": "1/5", "validation": 0.1}, "fold is 1/5 and validation is 0.1: hold out one of the two"),
+        ({"fold": "1/5", "validation": 0.1}, "fold is 1/5 and validation is 0.1: give only one of the two"),
         ({"validation_labels": "noisy"}, "no effect"),
         ({"classes_per_batch": 8}, "no effect"),
         ({"optimiser": "adm"}, "did you mean 'adam'"),
@@ -191,7 +191,7 @@ def test_values_are_canonical() -> None:
         ({"taper": -1}, "taper is -1"),
         ({"taper": "linear(1, -1)"}, "taper: .*reaches -1"),
         ({"taper": "nan"}, "taper is nan"),
-        ({"taper": "DM(1, 2)"}, "taper: .*no schedule is called 'DM'"),
+        ({"taper": "DM(1, 2)"}, "taper: .*no schedule is named 'DM'"),
         ({"normalise": "Batch"}, "did you mean 'batch'"),
         ({"weighting": None, "method": "ELR(3, 0.7)", "normalise": "unit"}, "normalise is 'unit', which has no effect"),
         ({"text_vectors": "pv-dbow"}, "text_vectors is .pv-dbow., which has no effect"),
@@ -217,7 +217,7 @@ def test_bad_values_are_refused_by_name(values: dict[str, Any], message: str) ->
         ({"seed": None}, "seed is None; expected a whole number"),
         ({"iterations": "5"}, "iterations"),
         ({"record_p": 1}, "record_p is 1; expected true or false"),
-        ({"weighting": 5}, "weighting is 5; expected a text"),
+        ({"weighting": 5}, "weighting is 5; expected a string"),
         ({"optimiser": None}, "optimiser is None; expected one of sgd"),
         ({"optimiser": "adam", "betas": 0.9}, "two numbers"),
         ({"taper": None}, "taper is None"),
@@ -240,7 +240,7 @@ def test_a_run_is_frozen() -> None:
         run_of().seed = 3  # type: ignore[misc]  # the point of the test
 
 
-def test_describe_tells_a_command_line_what_it_needs() -> None:
+def test_describe_lists_all_fields() -> None:
     by_name = {field.name: field for field in describe()}
     assert [field.name for field in describe()] == [field.name for field in dataclasses.fields(Run)]
     assert by_name["optimiser"].choices == ("sgd", "momentum", "nesterov", "adam", "adam-caffe", "adamw")
@@ -249,6 +249,6 @@ def test_describe_tells_a_command_line_what_it_needs() -> None:
     assert required == ["data", "net"]
 
 
-def test_mapping_holds_only_what_json_has() -> None:
+def test_mapping_is_json_serialisable() -> None:
     run = run_of(optimiser="adam", betas=(0.8, 0.9))
     assert json.loads(json.dumps(run.to_mapping())) == run.to_mapping()

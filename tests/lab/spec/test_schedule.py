@@ -1,4 +1,4 @@
-"""Schedules: golden values of the paper's solvers, ends, and refusals."""
+"""Schedules: values of the paper's solvers, end points and errors."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_step_values() -> None:
     assert value_at(0.5, 9, 10) == 0.5
 
 
-def test_at_step_replaces_schedules_wherever_they_stand() -> None:
+def test_at_step_replaces_all_schedules() -> None:
     expression = parse("Tapered(DM(lam=0.5, beta=linear(2, 16)), step(0, 1e-3, at=[0.5])) + linear(0, 1) * MAE")
     assert is_scheduled(expression)
     assert str(at_step(expression, 50, 100)) == "Tapered(DM(lam=0.5, beta=9), 0.001) + 0.5 * MAE"
@@ -91,7 +91,7 @@ def test_at_step_replaces_schedules_wherever_they_stand() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("linear(2, 16)", "only in place of a number"),
+        ("linear(2, 16)", "can only replace a number"),
         ("DM(linear(2), 1)", "missing a required argument"),
         ("DM(linear(2, 3, 4), 1)", "too many positional"),
         ("DM(linear(2, 3, untl=4), 1)", "unexpected keyword"),
@@ -113,7 +113,7 @@ def test_wrong_parameter_schedules_are_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("linear(1, 0)", "no schedule is called 'linear'"),
+        ("linear(1, 0)", "no schedule is named 'linear'"),
         ("cosin", "did you mean 'cosine'"),
         ("step(0.1)", "missing a required"),
         ("step(0, at=[5])", "factor is 0"),

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from paper.presets import authors, paper
 from reweigh.criterion import Criterion
-from reweigh.lab.objectives.weightings import weighting_from
+from reweigh.lab.objectives import WEIGHTINGS, weighting_from
 from reweigh.lab.spec import Expression, parse
-from reweigh.lab.spec.signatures import PARAMETERS
 from reweigh.lab.train.schedules import in_tensors, learning_rate, over_steps, taper_at
 from reweigh.weightings import Weighting
 
@@ -70,7 +69,7 @@ def test_taper() -> None:
 
 def test_every_weighting_with_a_number_is_among_the_scheduled() -> None:
     numberless = {"Uniform", "CCE", "MAE", "MSE", "Curve"}
-    assert {parse(text).name for text in SCHEDULED} >= set(PARAMETERS) - numberless
+    assert {parse(text).name for text in SCHEDULED} >= {kind.__name__ for kind in WEIGHTINGS} - numberless
 
 
 @pytest.mark.parametrize("text", SCHEDULED)

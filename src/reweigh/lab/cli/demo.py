@@ -120,7 +120,7 @@ def _draw(output: Path) -> list[Path]:
     """The emphasis densities, as PNG where matplotlib is there."""
     from reweigh.lab.figures.curves import curve_of
     from reweigh.lab.figures.save import save
-    from reweigh.lab.objectives.weightings import weighting_from
+    from reweigh.lab.objectives import weighting_from
 
     curves: list[Curve] = [curve_of(weighting_from(parse(text)), text) for text in WEIGHTINGS]
     written: list[Path] = []

@@ -42,7 +42,7 @@ def edf(
     scale; robustness theorems ask that it be bounded.
     """
     from reweigh.lab.figures.curves import curve_of
-    from reweigh.lab.objectives.weightings import weighting_from
+    from reweigh.lab.objectives import weighting_from
 
     check_output("--output", output, (".svg", ".png"))
     expressions = [parse(text) for text in weightings]

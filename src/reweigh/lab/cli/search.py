@@ -197,7 +197,7 @@ def trials_table(outcome: Outcome) -> RenderableType:
 def _write_page(outcome: Outcome, path: Path) -> None:
     from reweigh.lab.figures.curves import curve_of
     from reweigh.lab.figures.svg import svg
-    from reweigh.lab.objectives.weightings import weighting_from
+    from reweigh.lab.objectives import weighting_from
     from reweigh.lab.record.files import replace_file
     from reweigh.lab.search.page import page
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from reweigh.errors import DataError, require
 from reweigh.lab.data import imdb
 from reweigh.lab.data.dataset import Dataset, Part
-from reweigh.noise import sealed
+from reweigh.noise.files import read_sealed, write_sealed
 from reweigh.streams import mix, numpy_generator
 
 Vectors = NDArray[np.float32]
@@ -113,7 +113,7 @@ def embed(
         if file is not None and half is not None:
             kept = _cached(file, vectors.shape)  # by another process meanwhile: runs go on only with the same vectors
             if kept is None:
-                sealed.write(file, {"settings": asdict(settings), "deterministic": deterministic}, vectors=vectors)
+                write_sealed(file, {"settings": asdict(settings), "deterministic": deterministic}, vectors=vectors)
             vectors = vectors if kept is None else kept
             half.unlink(missing_ok=True)
     return Dataset(
@@ -191,13 +191,13 @@ def _learnt(model: Any) -> dict[str, NDArray[Any]]:
 def _save(model: Any, file: Path, epochs: int) -> None:
     _, keys, place, has_gauss, gauss = model.random.get_state()
     meta = {"epochs": epochs, "random": [int(place), int(has_gauss), float(gauss)]}
-    sealed.write(file, meta, random=keys, **_learnt(model))
+    write_sealed(file, meta, random=keys, **_learnt(model))
 
 
 def _restore(model: Any, file: Path) -> int:
     """Put back what `_save` kept; the epochs it had, 0 where there is nothing that fits."""
     try:
-        meta, arrays = sealed.read(file)
+        meta, arrays = read_sealed(file)
     except DataError:  # not there, or broken
         return 0
     learnt = _learnt(model)
@@ -248,7 +248,7 @@ def _cached(file: Path, shape: tuple[int, int]) -> Vectors | None:
     if not file.is_file():
         return None
     try:
-        vectors = sealed.read(file)[1].get("vectors")
+        vectors = read_sealed(file)[1].get("vectors")
     except DataError:
         return None
     if vectors is None or vectors.shape != shape or vectors.dtype != np.float32:

@@ -1,7 +1,6 @@
-"""Methods that teach a net inside one training loop, each behind the protocol of `protocol.py`."""
+"""Methods: what decides the loss of a run when neither a weighting nor a loss does."""
 
 from reweigh.lab.methods.criterion import ByCriterion
 from reweigh.lab.methods.protocol import Context, Method
-from reweigh.lab.objectives.methods import NAMES, method_from
 
-__all__ = ["NAMES", "ByCriterion", "Context", "Method", "method_from"]
+__all__ = ["ByCriterion", "Context", "Method"]

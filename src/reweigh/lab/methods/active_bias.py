@@ -1,4 +1,4 @@
-"""Active Bias (Chang 2017): emphasise examples whose prediction fluctuates or is near the threshold."""
+"""Active Bias (Chang 2017): emphasise examples whose prediction fluctuates or is close to the threshold."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from torch import Tensor
 
 from reweigh.checks import number, one_of
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, check_start_epoch, gradient_norm, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, counts_for, row_losses, starting_epoch
 
 
-class ActiveBias(Teaching):
+class ActiveBias(BaseMethod):
     """L = Σ v l / B with v = u / mean(u), u from the history H of the example's p, one entry per visit.
 
     "variance" (SGD-WPV): u = sqrt(var H + (var H)² / (|H| - 1)) + ε; "closeness" (SGD-WTC): u = H̄ (1 - H̄) + ε.
     The variance divides by |H|. The history is kept as Welford's running count, mean and sum of squares. An example
-    that is twice in a batch is recorded once.
+    that occurs twice in a batch is recorded once.
 
     Args:
         form: "variance" or "closeness".
         warm_up: epochs with v = 1.
         epsilon: ε > 0; large is cross entropy.
-        mean_over: what mean(u) is over, the training "set" as in the paper or the "batch" as in public code.
+        mean_over: take mean(u) over the training "set", as in the paper, or the "batch", as in public code.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("count", "mean", "squares")
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
+    saved: ClassVar[tuple[str, ...]] = ("count", "mean", "squares")
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class ActiveBias(Teaching):
     ) -> None:
         super().__init__(context)
         self.form: str = one_of("variance", "closeness")("ActiveBias's form", form)
-        self.warm_up = starting_epoch(context, "ActiveBias's warm_up", warm_up)
+        self.warm_up = check_start_epoch(context, "ActiveBias's warm_up", warm_up)
         self.epsilon: float = number(0, above=True)("ActiveBias's epsilon", epsilon)
         self.mean_over: str = one_of("set", "batch")("ActiveBias's mean_over", mean_over)
         self.count, self.mean, self.squares = (
@@ -57,7 +58,7 @@ class ActiveBias(Teaching):
         return (v * losses).mean()
 
     def record(self, index: Tensor, p: Tensor) -> None:
-        """Add one entry to the histories of these examples."""
+        """Add an entry to the histories of these examples."""
         count = self.count[index] + 1
         before = p - self.mean[index]
         mean = self.mean[index] + before / count
@@ -65,7 +66,7 @@ class ActiveBias(Teaching):
         self.count[index], self.mean[index] = count, mean
 
     def v(self, index: Tensor, step: int) -> Tensor:
-        """(B,) weights from the histories so far."""
+        """Return (B,) weights from the histories so far."""
         if self.warming(step):
             return torch.ones_like(self.mean[index])
         own = self.u(index)
@@ -76,7 +77,7 @@ class ActiveBias(Teaching):
         return step // self.context.epoch < self.warm_up
 
     def u(self, index: Tensor) -> Tensor:
-        """Unnormalised weights."""
+        """Return unnormalised weights."""
         mean, count = self.mean[index], self.count[index]
         if self.form == "closeness":
             return mean * (1 - mean) + self.epsilon
@@ -84,4 +85,4 @@ class ActiveBias(Teaching):
         return (variance + variance.square() / (count - 1).clamp_min(1)).sqrt() + self.epsilon
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
-        return counts_for(self.v(index, step), row_losses(logits, target))
+        return gradient_norm(self.v(index, step), row_losses(logits, target))

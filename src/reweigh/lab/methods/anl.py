@@ -7,20 +7,20 @@ from torch import Tensor
 
 from reweigh.checks import number
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, constant_graph
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike
 from reweigh.losses import ANL_CE
 
 
-class ANL(Teaching):
-    """L = ANL_CE + δ |θ|_1, the penalty being in place of weight decay (set the run's to 0).
+class ANL(BaseMethod):
+    """L = ANL_CE + δ |θ|_1; the penalty replaces weight decay, so set the run's to 0.
 
     Args:
         alpha, beta: of `ANL_CE`.
         delta: δ; published are 5e-5 for CIFAR-10 and 5e-7 for CIFAR-100.
     """
 
-    capture_key = alike
+    capture_key = constant_graph
 
     def __init__(self, context: Context, alpha: float = 5.0, beta: float = 5.0, delta: float = 5e-5) -> None:
         super().__init__(context)

@@ -1,4 +1,4 @@
-"""The plain method: one net, one criterion, whose parameters may follow schedules."""
+"""Train one net by a criterion whose parameters may follow schedules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reweigh.weightings.compose import log_taper
 
 
 class ByCriterion:
-    """Teach by criterion(logits, target), a function of the iteration so that its parameters may follow schedules.
+    """Use criterion(logits, target) as the loss; the criterion may change with the iteration.
 
     Args:
         net: the net.

@@ -1,4 +1,4 @@
-"""Curriculum learning (Bengio 2009): easy examples first, class by class."""
+"""Curriculum learning (Bengio 2009): train on easy examples first, class by class."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from torch import Tensor
 
 from reweigh.checks import number, one_of
 from reweigh.lab.batches import Batch, Shuffled
+from reweigh.lab.methods.base import BaseMethod, constant_graph, gradient_norm, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, counts_for, row_losses
-from reweigh.noise.arrays import read_array
+from reweigh.noise.files import read_array
 from reweigh.streams import generator
 
 
-class Curriculum(Teaching):
-    """Cross entropy on the easiest examples of every class, of which more and more are in.
+class Curriculum(BaseMethod):
+    """Cross entropy on the easiest fraction g of every class.
 
-    The fraction g grows from `start` to `end` over the first `until` of training, epoch by epoch:
+    g grows from `start` to `end` over the first `until` of training, epoch by epoch:
 
         linear         start + (end - start) t / until
         exponential    start (end / start)^(t / until)
         step           start, from `until` on end
 
-    With `end` below 1 the hardest examples, among which wrong labels collect, never come in.
+    With `end` below 1 the hardest examples, which hold most of the noisy labels, are never used.
 
     Args:
         file: a .npy of (N,) difficulties, in the order of the training part; larger is harder.
-        hash: how the file's sha256 must begin.
+        hash: the first digits of the expected sha256 of the file.
         start, end: in (0, 1], start <= end; start = 1 is plain cross entropy.
         until: in (0, 1].
         pacing: linear, exponential or step.
     """
 
-    capture_key = alike  # the order of the batches is all that changes
+    capture_key = constant_graph  # only the order of the batches changes
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Curriculum(Teaching):
         super().__init__(context)
         order = context.batches.order
         if not isinstance(order, Shuffled):
-            raise ValueError(f"Curriculum has an order of its own: sampler must be 'shuffled', not {order}")
+            raise ValueError(f"Curriculum orders the examples itself: sampler must be 'shuffled', not {order}")
         difficulty = read_array(file, (len(context.labels),), hash=hash)
         fraction = fraction_at(start, until, end, pacing)
         context.batches.order = Paced(
@@ -64,11 +64,11 @@ class Curriculum(Teaching):
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         losses = row_losses(logits, target)
-        return counts_for(torch.ones_like(losses), losses)
+        return gradient_norm(torch.ones_like(losses), losses)
 
 
 def fraction_at(start: float, until: float, end: float, pacing: str) -> Callable[[float], float]:
-    """Time in [0, 1] -> the fraction of examples that are in.
+    """Return the pacing function: time in [0, 1] -> fraction of examples in use.
 
     >>> [round(fraction_at(0.2, 0.5, 0.8, kind)(0.25), 3) for kind in ("linear", "exponential", "step")]
     [0.5, 0.4, 0.2]
@@ -90,16 +90,16 @@ def fraction_at(start: float, until: float, end: float, pacing: str) -> Callable
 
 
 class Paced:
-    """Every epoch in a new random order of the examples that are in, again from its beginning when it is used up.
+    """Order of the batches: every epoch a new random order of the examples in use, repeated until the epoch ends.
 
-    An epoch has as many batches as one of all examples. With every example in it is `Shuffled`, draw for draw.
+    An epoch has as many batches as one of all examples. When all examples are in use, the order is that of `Shuffled`.
 
     Args:
         difficulty: (N,), larger is harder.
-        labels: (N,), so that every class is paced by itself and none is lost.
+        labels: (N,); every class is paced separately, so that none is lost.
         batch_size: examples per step.
         seed: of the run; the stream is "order".
-        fraction: step -> in (0, 1]; asked at the first step of every epoch.
+        fraction: step -> number in (0, 1], evaluated at the first step of every epoch.
     """
 
     def __init__(
@@ -119,12 +119,12 @@ class Paced:
             self.size[members] = len(members)
 
     def visible(self, step: int) -> NDArray[np.bool_]:
-        """(N,) which examples are in; at least one of every class."""
+        """Return (N,) which examples are in use, at least one of every class."""
         allowed = np.maximum(1, np.ceil(self.fraction(step) * self.size - 1e-9))
         return np.asarray(self.rank < allowed)
 
     def __call__(self, steps: range) -> Tensor:
-        """(len(steps), batch_size) indices."""
+        """Return (len(steps), batch_size) indices."""
         n = len(self.rank)
         per_epoch = max(1, n // self.batch_size)
         rows = []

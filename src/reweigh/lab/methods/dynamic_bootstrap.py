@@ -11,21 +11,21 @@ from torch import Tensor
 
 from reweigh.checks import integer, number
 from reweigh.lab.batches import Batch
-from reweigh.lab.methods.cell import Drawn, Number, widest
+from reweigh.lab.methods.base import BaseMethod, check_start_epoch, eval_mode, logits_of, row_losses, without_gradients
+from reweigh.lab.methods.device_values import DeviceDraws, DeviceNumber, widest
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, evaluating, logits_of, row_losses, starting_epoch, without_gradients
 from reweigh.labels.beta_mixture import fit, look_up, scaled
 from reweigh.margin import at_least_float32
 from reweigh.streams import generator, numpy_generator
 
 
-class MDYRH(Teaching):
-    """M-DYR-H: mixup with one λ ~ Beta(α, α) per batch, the labels bootstrapped hard by w = P(label is wrong).
+class MDYRH(BaseMethod):
+    """M-DYR-H: mixup with one λ ~ Beta(α, α) per batch and hard bootstrapping by w = P(label is noisy).
 
     L = λ [(1 - w_a) CE(y_a) + w_a CE(z_a)] + (1 - λ) [the same with b] + η Σ_c (1/C) log((1/C) / mean p_c), where z is
-    the prediction for the image before mixing, in training mode. w is looked up at the example's present loss, in
-    evaluation mode; the mixture is fitted at the end of every epoch to the losses of that epoch's batches, augmented.
-    Before `warm_up` it is plain mixup.
+    the prediction for the image before mixing, in training mode. w is evaluated at the example's current loss, in
+    evaluation mode; the mixture is fitted at the end of every epoch to the losses of that epoch's augmented batches.
+    The first `warm_up` epochs are plain mixup.
 
     Args:
         warm_up: epochs of plain mixup.
@@ -33,17 +33,18 @@ class MDYRH(Teaching):
         eta: η of the regulariser.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("table", "low", "high")
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
+    saved: ClassVar[tuple[str, ...]] = ("table", "low", "high")
 
     def __init__(self, context: Context, warm_up: int = 105, alpha: float = 32.0, eta: float = 1.0) -> None:
         super().__init__(context)
-        self.warm_up = starting_epoch(context, f"{type(self).__name__}'s warm_up", warm_up)
+        self.warm_up = check_start_epoch(context, f"{type(self).__name__}'s warm_up", warm_up)
         self.alpha: float = number(0, above=True)(f"{type(self).__name__}'s alpha", alpha)
         self.eta: float = number(0)(f"{type(self).__name__}'s eta", eta)
         self.table: Tensor | None = None
         self.low, self.high = 0.0, 1.0
-        self.least, self.most = Number(context.device), Number(context.device)
-        self.mixing = Drawn(lambda step, size: self.draw(size, step), context.device)
+        self.least, self.most = DeviceNumber(context.device), DeviceNumber(context.device)
+        self.mixing = DeviceDraws(lambda step, size: self.draw(size, step), context.device)
 
     def capture_key(self, step: int) -> Hashable:
         return step // self.context.epoch < self.warm_up, self.table is None
@@ -63,22 +64,22 @@ class MDYRH(Teaching):
         return bootstrapped(logits, batch.target, guess, w, order, share) + self.eta * spread(logits)
 
     def draw(self, size: int, step: int) -> tuple[Tensor, Tensor]:
-        """λ and the partner of each example, on the host."""
+        """Draw λ and the partner of each example, on the host."""
         share = numpy_generator(self.context.seed, "mixup", step).beta(self.alpha, self.alpha)
         order = torch.randperm(size, generator=generator(self.context.seed, "mixup", step))
         return torch.tensor(share, dtype=widest(self.context.device)), order
 
     def wrong(self, batch: Batch) -> Tensor:
-        """(B,) w; 1/2 as long as there is no mixture."""
+        """Return (B,) w; 1/2 before the first mixture is fitted."""
         if self.table is None:
             return torch.full(batch.target.shape, 0.5, device=batch.target.device)
-        with evaluating(self.net):
+        with eval_mode(self.net):
             losses = row_losses(self.net(batch.inputs), batch.target)
         low, high = self.least.set(self.low), self.most.set(self.high)
         return look_up(self.table, (losses - low) / (high - low + 1e-6)).float()
 
     def prediction(self, batch: Batch) -> Tensor:
-        """(B, C) logits of the images before mixing, as the net in training sees them."""
+        """Return (B, C) logits of the inputs before mixing, in training mode."""
         with without_gradients():
             return at_least_float32(self.net(batch.inputs))
 
@@ -94,18 +95,20 @@ class MDYRH(Teaching):
 
 
 class MDDYRSH(MDYRH):
-    """MD-DYR-SH: inputs mixed by how clean they are, labels bootstrapped from soft to hard.
+    """MD-DYR-SH: mix inputs in proportion to how clean they are, and bootstrap labels from soft to hard.
 
     x = (1 - w_a) / ((1 - w_a) + (1 - w_b)) x_a + the complement x_b; the label terms weigh 1/2 each, and the bootstrap
     target is softmax(z / temperature), the temperature falling linearly from 1 to 0.001. In the epochs between
-    `warm_up` and `soft_from` the inputs are mixed so, and the labels by one λ ~ Beta(α, α).
+    `warm_up` and `soft_from` the inputs are mixed in this way and the labels by one λ ~ Beta(α, α).
 
     Args:
         warm_up: epochs of plain mixup.
-        soft_from: the epoch, from 0, in which bootstrapping begins; not before warm_up.
+        soft_from: the first epoch, from 0, with bootstrapping; not before warm_up.
         cooling: epochs over which the temperature falls.
         alpha, eta: as in `MDYRH`.
     """
+
+    times: ClassVar[dict[str, int]] = {"warm_up": 0, "soft_from": 0, "cooling": 1}
 
     def __init__(
         self,
@@ -117,11 +120,11 @@ class MDDYRSH(MDYRH):
         eta: float = 1.0,
     ) -> None:
         super().__init__(context, warm_up, alpha, eta)
-        self.soft_from = starting_epoch(context, "MDDYRSH's soft_from", soft_from)
+        self.soft_from = check_start_epoch(context, "MDDYRSH's soft_from", soft_from)
         if self.soft_from < self.warm_up:
             raise ValueError(f"MDDYRSH's soft_from is {soft_from}, before the end of its warm_up, {warm_up}")
         self.cooling: int = integer(1)("MDDYRSH's cooling", cooling)
-        self.heat = Number(context.device)
+        self.heat = DeviceNumber(context.device)
 
     def capture_key(self, step: int) -> Hashable:
         return super().capture_key(step), step // self.context.epoch < self.soft_from
@@ -143,27 +146,27 @@ class MDDYRSH(MDYRH):
         return bootstrapped(logits, batch.target, guess, w, order, 0.5) + self.eta * spread(logits)
 
     def temperature(self, epoch: int) -> float:
-        """From 1 in the first bootstrapping epoch to 0.001."""
+        """Return the temperature: 1 in the first bootstrapping epoch, falling to 0.001."""
         passed = min(epoch - self.soft_from, self.cooling - 1) / max(1, self.cooling - 1)
         return 1 + (0.001 - 1) * passed
 
 
 def mixup_loss(logits: Tensor, target: Tensor, order: Tensor, share: float | Tensor) -> Tensor:
-    """λ CE(y_a) + (1 - λ) CE(y_b), the partner's label being target[order]."""
+    """Return λ CE(y_a) + (1 - λ) CE(y_b), where y_b = target[order]."""
     return (share * row_losses(logits, target) + (1 - share) * row_losses(logits, target[order])).mean()
 
 
 def bootstrapped(
     logits: Tensor, target: Tensor, guess: Tensor, w: Tensor, order: Tensor, share: float | Tensor
 ) -> Tensor:
-    """Mixup of (1 - w) CE(y) + w CE(guess); `guess` holds class indices or probabilities."""
+    """Return the mixup of (1 - w) CE(y) + w CE(guess); `guess` holds class indices or probabilities."""
     own = (1 - w) * row_losses(logits, target) + w * row_losses(logits, guess)
     partner = (1 - w[order]) * row_losses(logits, target[order]) + w[order] * row_losses(logits, guess[order])
     return (share * own + (1 - share) * partner).mean()
 
 
 def dynamic_mix(inputs: Tensor, w: Tensor, order: Tensor) -> Tensor:
-    """Each input and its partner, in proportion to how clean they are.
+    """Mix each input with its partner in proportion to how clean they are.
 
     >>> dynamic_mix(torch.tensor([[0.0], [4.0]]), torch.tensor([0.3, 0.3]), torch.tensor([1, 0])).T
     tensor([[2., 2.]])
@@ -174,7 +177,7 @@ def dynamic_mix(inputs: Tensor, w: Tensor, order: Tensor) -> Tensor:
 
 
 def spread(logits: Tensor) -> Tensor:
-    """Σ_c (1/C) log((1/C) / mean p_c): 0 where the batch's mean prediction is uniform."""
+    """Return Σ_c (1/C) log((1/C) / mean p_c), which is 0 if the batch's mean prediction is uniform."""
     log_p = at_least_float32(logits).log_softmax(1)
     log_mean = log_p.logsumexp(0) - math.log(len(log_p))
     return -math.log(log_p.shape[1]) - log_mean.mean()

@@ -1,7 +1,6 @@
 """Online soft mining and class-aware attention (Wang 2019): a contrastive loss over weighted pairs, and cross entropy.
 
-No program was published. The formulas are those that later programs agree on; what none of them can place is chosen:
-see `OSMCAA`.
+No program was published. The formulas are those that later programs agree on; `OSMCAA` lists what had to be chosen.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from torch.nn import functional
 
 from reweigh.checks import number
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, constant_graph, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, row_losses
 from reweigh.lab.nets import Net
 from reweigh.margin import at_least_float32
 
 
-class OSMCAA(Teaching):
-    """L = cce CE + (1 - λ) L_P + λ L_N over the pairs of the batch, each weighted by how near and how sure it is.
+class OSMCAA(BaseMethod):
+    """L = cce CE + (1 - λ) L_P + λ L_N over the pairs of the batch, weighted by distance and confidence.
 
     With unit features f, their distances d and the unit rows c of the classifier,
 
@@ -29,8 +28,9 @@ class OSMCAA(Teaching):
         w+ = exp(-d² / σ²) a_ij,    L_P = 1/2 Σ w+ d² / Σ w+                    over pairs of one label
         w- = max(0, α - d) a_ij,    L_N = 1/2 Σ w- max(0, α - d)² / Σ w-        over pairs of two
 
-    The weights are constants: no gradient passes through them. Chosen here, because nobody says: the attention's
-    temperature is the published 0.18, which is otherwise without a place, and cross entropy has weight 1. A batch
+    The weights are constants: no gradient passes through them. Two details are chosen here, because they are not
+    published: the attention's temperature is 0.18, a published number without a stated use, and cross entropy has
+    weight 1. A batch
     without a pair of a kind, or with all negatives beyond α, gives that part no gradient.
 
     Args:
@@ -41,7 +41,7 @@ class OSMCAA(Teaching):
         cce: weight of cross entropy.
     """
 
-    capture_key = alike
+    capture_key = constant_graph
     reads_features: ClassVar[bool] = True
 
     def __init__(
@@ -73,13 +73,13 @@ class OSMCAA(Teaching):
 
 
 def attention(unit: Tensor, target: Tensor, vectors: Tensor, temperature: float = 0.18) -> Tensor:
-    """(B,) how sure the classifier's own directions are of each label: softmax_k(f · c_k / temperature) at k = y.
+    """Return (B,) the confidence of the classifier in each label: softmax_k(f · c_k / temperature) at k = y.
 
     Args:
         unit: (B, F) unit features.
         target: (B,) labels.
         vectors: (C, F) class vectors, of any length.
-        temperature: what the cosines are divided by.
+        temperature: divides the cosines.
 
     >>> attention(torch.tensor([[1.0, 0.0], [0.8, 0.6]]), torch.tensor([0, 0]), torch.eye(2), 1.0)
     tensor([0.7311, 0.5498])
@@ -92,13 +92,13 @@ def attention(unit: Tensor, target: Tensor, vectors: Tensor, temperature: float 
 def pair_losses(
     unit: Tensor, target: Tensor, trust: Tensor, alpha: float = 1.2, sigma: float = 0.8
 ) -> tuple[Tensor, Tensor]:
-    """L_P and L_N of unit features (B, F), labels and trust (B,) in each, as in `OSMCAA`."""
+    """Return L_P and L_N of unit features (B, F), labels (B,) and their attention (B,), as in `OSMCAA`."""
     with torch.autocast(unit.device.type, enabled=False):
         square = (unit.square().sum(1)[:, None] + unit.square().sum(1) - 2 * unit @ unit.T).clamp_min(0)
-    inside = (alpha - square.clamp_min(1e-12).sqrt()).clamp_min(0)  # clamped, as √ has no derivative at 0
+    inside = (alpha - square.clamp_min(1e-12).sqrt()).clamp_min(0)  # clamped, because √ has no derivative at 0
     both = torch.minimum(trust[:, None], trust)
     same = target[:, None] == target
-    pairs = torch.ones_like(same).triu(1)  # each once, and none with itself
+    pairs = torch.ones_like(same).triu(1)  # every pair of two examples once
     near = (-square / sigma**2).exp()
     positive = _weighted_mean(square, near * both, same & pairs)
     return positive / 2, _weighted_mean(inside.square(), inside * both, ~same & pairs) / 2

@@ -1,4 +1,4 @@
-"""ProSelfLC (Wang 2021): trust in the model's own prediction grows with time and with its confidence."""
+"""ProSelfLC (Wang 2021): trust in the model's prediction grows with time and with its confidence."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from torch import Tensor
 
 from reweigh.checks import flag, number
 from reweigh.lab.batches import Batch
-from reweigh.lab.methods.cell import Number
+from reweigh.lab.methods.base import BaseMethod, constant_graph
+from reweigh.lab.methods.device_values import DeviceNumber
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike
 from reweigh.losses.loss import expected, pick
 from reweigh.margin import at_least_float32
 
 
-class ProSelfLC(Teaching):
+class ProSelfLC(BaseMethod):
     """Cross entropy with the target (1 - ε) e_y + ε p, ε = g(t) l(p).
 
     g(t) = 1 / (1 + exp(-B (t / Γ - transit))) over Γ iterations, l(p) = 1 - H(p) / log C; ε carries no gradient.
 
     Args:
-        B: steepness of g; 8 to 16 were searched, smaller is better at higher noise.
-        transit: the part of training at which g = 1/2.
-        detach: take p in the target as a constant; the published program does not, so that it lowers the entropy too.
+        B: steepness of g; published are 8 to 16, smaller at higher noise.
+        transit: the fraction of training at which g = 1/2.
+        detach: treat p in the target as a constant; the published program does not, and so lowers the entropy too.
     """
 
-    capture_key = alike
+    capture_key = constant_graph
 
     def __init__(self, context: Context, B: float = 10.0, transit: float = 0.5, detach: bool = False) -> None:
         super().__init__(context)
         self.B: float = number(0)("ProSelfLC's B", B)
         self.transit: float = number(0, 1)("ProSelfLC's transit", transit)
         self.detach = flag("ProSelfLC's detach", detach)
-        self.divisor = Number(context.device)
+        self.divisor = DeviceNumber(context.device)
 
     def prepare(self, step: int, size: int) -> None:
         self.inverse_growth_at(step)
 
     def inverse_growth_at(self, step: int) -> Tensor:
-        """1 / g(t), on the device."""
+        """Return 1 / g(t), on the device."""
         return self.divisor.set(inverse_growth(step / self.context.total, self.B, self.transit))
 
     def loss(self, batch: Batch, step: int) -> Tensor:
@@ -50,7 +50,7 @@ class ProSelfLC(Teaching):
 
 
 def own_trust(log_p: Tensor, time: float, B: float, transit: float = 0.5) -> Tensor:
-    """(B,) ε = g(t) l(p).
+    """Return (B,) ε = g(t) l(p).
 
     >>> import torch
     >>> own_trust(torch.tensor([[0.7, 0.2, 0.1]]).log(), 0.75, 10.0)
@@ -60,10 +60,10 @@ def own_trust(log_p: Tensor, time: float, B: float, transit: float = 0.5) -> Ten
 
 
 def certainty(log_p: Tensor) -> Tensor:
-    """(B,) l(p) = 1 - H(p) / log C, at least 0."""
+    """Return (B,) l(p) = 1 - H(p) / log C, at least 0."""
     return (1 + expected(log_p.exp(), log_p) / math.log(log_p.shape[1])).clamp_min(0)
 
 
 def inverse_growth(time: float, B: float, transit: float) -> float:
-    """1 / g(t)."""
-    return 1 + math.exp(min(700.0, -B * (time - transit)))  # Python's exp refuses what is larger
+    """Return 1 / g(t)."""
+    return 1 + math.exp(min(700.0, -B * (time - transit)))  # math.exp overflows above

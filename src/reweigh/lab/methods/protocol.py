@@ -1,4 +1,4 @@
-"""The one small protocol between the training loop and whatever teaches the net."""
+"""The protocol between the training loop and a method."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from reweigh.lab.batches import Batch, Loader, Resident
 
 @dataclass(frozen=True)
 class Context:
-    """What a method may need to know before training starts.
+    """What a method is built from.
 
     Attributes:
-        net: the net to teach, on its device.
-        new_net: another net of the same kind, from the given stream of initial values, on the same device.
+        net: the net to train, on its device.
+        new_net: name of a random stream -> another net of the same kind with initial values from it.
         batches: the training examples with their given labels.
         labels: (N,) the given labels.
         num_classes: C.
         total: iterations of the run.
         epoch: iterations in one pass over the data.
         learning_rate: step -> the rate of the run's optimiser.
-        trusted: examples with trusted labels, where the run has them (`validation` with clean labels), else None.
+        trusted: examples with trusted labels (`validation` with clean labels), or None.
         seed: of the run; draw with `reweigh.streams.generator(seed, stream, step)` only.
-        device: where everything lies.
+        device: of nets and batches.
     """
 
     net: nn.Module
@@ -46,29 +46,29 @@ class Context:
 
 
 class Method(Protocol):
-    """Teaches a net: the loop asks for a loss, steps the optimiser, and tells when an epoch ends.
+    """Computes the loss of each iteration; the training loop steps the optimiser.
 
-    One whose iterations can be captured as a graph has more to say: see `reweigh.lab.train.captured.Captured`.
+    A method whose iterations can be captured as a CUDA graph has more members: see `BaseMethod`.
 
     Attributes:
-        trainable: everything the run's optimiser updates; its state dict is part of every checkpoint.
-        predictor: inputs -> logits, what is evaluated and saved.
+        trainable: what the optimiser updates; its state dict is part of every checkpoint.
+        predictor: inputs -> logits; it is evaluated and saved.
     """
 
     trainable: nn.Module
     predictor: nn.Module
 
     def loss(self, batch: Batch, step: int) -> Tensor:
-        """The scalar whose gradient the optimiser follows at this iteration (counted from 0)."""
+        """Return the scalar loss of an iteration, counted from 0."""
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
-        """How much each example would count now, up to a common factor; None where that has no meaning."""
+        """Return the example weights at this step, up to a common factor, or None if the method has none."""
 
     def epoch_end(self, epoch: int) -> None:
-        """Called after the last iteration of every epoch, counted from 0."""
+        """Run after the last iteration of every epoch, counted from 0."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What must be kept beside `trainable`: tensors, numbers, texts in dicts and lists."""
+        """Return the state besides `trainable`: tensors, numbers and texts in dicts and lists."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`, exactly."""
+        """Restore `state` exactly."""

@@ -10,17 +10,25 @@ from torch import Tensor
 
 from reweigh.checks import integer, number
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import (
+    BaseMethod,
+    check_start_epoch,
+    constant_graph,
+    gradient_norm,
+    logits_of,
+    row_losses,
+    snapshot,
+)
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, counts_for, logits_of, row_losses, snapshot, starting_epoch
 
 
-class PrunedGCE(Teaching):
-    """GCE on the examples with v = 1, where v = 1[p > k] is decided anew for the whole training set now and then.
+class PrunedGCE(BaseMethod):
+    """GCE on the examples with v = 1, where v = 1[p > k] is updated for the training set every few epochs.
 
     The objective is Σ v (l_q(p) - l_q(k)), its gradient v p^q g. From epoch `start` on, every `every` epochs, all
     training images pass unaugmented and in evaluation mode through the best model so far by accuracy on the trusted
-    examples, or through the present one where the run has none. The model that is being trained is never replaced.
-    A decision that would prune everything is not taken.
+    examples, or through the current one if the run has none. The model being trained is never replaced. An update that
+    would prune everything is skipped.
 
     Args:
         q: of GCE.
@@ -29,14 +37,15 @@ class PrunedGCE(Teaching):
         every: epochs between prunings.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("kept_examples", "best", "best_accuracy")
-    capture_key = alike
+    times: ClassVar[dict[str, int]] = {"start": 0, "every": 1}
+    saved: ClassVar[tuple[str, ...]] = ("kept_examples", "best", "best_accuracy")
+    capture_key = constant_graph
 
     def __init__(self, context: Context, q: float = 0.7, k: float = 0.5, start: int = 40, every: int = 10) -> None:
         super().__init__(context)
         self.q: float = number(0)("PrunedGCE's q", q)
         self.k: float = number(0, 1, below=True)("PrunedGCE's k", k)
-        self.start = starting_epoch(context, "PrunedGCE's start", start)
+        self.start = check_start_epoch(context, "PrunedGCE's start", start)
         self.every: int = integer(1)("PrunedGCE's every", every)
         self.kept_examples = torch.ones(len(context.labels), dtype=torch.bool, device=context.device)
         self.best: dict[str, Tensor] | None = None
@@ -52,7 +61,7 @@ class PrunedGCE(Teaching):
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         losses = row_losses(logits, target)
-        return counts_for(self.v(losses, index), losses)
+        return gradient_norm(self.v(losses, index), losses)
 
     def epoch_end(self, epoch: int) -> None:
         if self.context.trusted is not None:
@@ -65,7 +74,7 @@ class PrunedGCE(Teaching):
             self.prune()
 
     def prune(self) -> None:
-        """Decide for every training example whether it counts."""
+        """Update v for every training example."""
         net = self.net
         if self.best is not None:
             net = deepcopy(net)

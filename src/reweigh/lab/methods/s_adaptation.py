@@ -1,4 +1,4 @@
-"""S-adaptation (Goldberger & Ben-Reuven 2017): a learned noise channel behind the classifier, dropped at test time."""
+"""S-adaptation (Goldberger & Ben-Reuven 2017): a learned noise channel after the classifier, not used at test time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from reweigh.checks import integer, number, one_of
 from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, check_start_epoch, logits_of, row_losses
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, logits_of, row_losses, starting_epoch
 from reweigh.lab.nets import Net
 from reweigh.margin import at_least_float32
 
@@ -19,10 +19,10 @@ from reweigh.margin import at_least_float32
 class Channel(nn.Module):
     """log Θ[i, j] = log softmax_j(b_ij + U_ij · h), with U only in the complex form.
 
-    b is a fixed start plus a learned change, so that weight decay holds it at its start and not at the uniform channel.
+    b is a fixed start plus a learned change, so that weight decay pulls it to its start and not to the uniform channel.
 
     Args:
-        log_start: (C, C) logarithms of the channel to begin with.
+        log_start: (C, C) logarithms of the initial channel.
         features: H, length of h in the complex form; 0 for the simple one.
     """
 
@@ -36,7 +36,7 @@ class Channel(nn.Module):
         self.U = nn.Parameter(log_start.new_zeros(classes * classes, features)) if features else None
 
     def forward(self, features: Tensor) -> Tensor:
-        """(C, C), or (B, C, C) in the complex form."""
+        """Return (C, C), or (B, C, C) in the complex form."""
         bias = self.start + self.change
         if self.U is None:
             return bias.log_softmax(-1)
@@ -45,20 +45,21 @@ class Channel(nn.Module):
         return (bias + own.reshape(-1, *bias.shape)).log_softmax(-1)
 
 
-class SAdaptation(Teaching):
+class SAdaptation(BaseMethod):
     """Maximum likelihood of the given labels through a channel, q = p Θ, L = (1 - β) (-log q_y) + β (-log p_y).
 
     After `warm_up` epochs of cross entropy, the channel starts as the confusion matrix of predicted and given labels on
-    the training set; with none, it starts as symmetric noise. U starts at 0. The classifier p alone predicts.
+    the training set; without a warm-up, as symmetric noise. U starts at 0. The classifier p predicts without it.
 
     Args:
         kind: "simple" is one matrix, "complex" one that depends on the penultimate features.
         warm_up: epochs of cross entropy.
         beta: β; 0 is the method, 1 is cross entropy.
-        noise: rate of the start without a warm-up.
-        top: keep only this many given labels in each row of the start; None keeps all.
+        noise: rate of the initial channel without a warm-up.
+        top: number of entries kept in each row of the initial channel; None for all.
     """
 
+    times: ClassVar[dict[str, int]] = {"warm_up": 0}
     reads_features: ClassVar[bool] = True
 
     def __init__(
@@ -75,7 +76,7 @@ class SAdaptation(Teaching):
             raise TypeError(f"SAdaptation needs a net with features, not {type(context.net).__name__}")
         self.body, classes = context.net, context.num_classes
         complex_form = one_of("simple", "complex")("SAdaptation's kind", kind) == "complex"
-        self.warm_up = starting_epoch(context, "SAdaptation's warm_up", warm_up)
+        self.warm_up = check_start_epoch(context, "SAdaptation's warm_up", warm_up)
         self.beta: float = number(0, 1)("SAdaptation's beta", beta)
         self.top = classes if top is None else integer(1, classes)("SAdaptation's top", top)
         rate = number(0, 1, above=True, below=True)("SAdaptation's noise", noise)
@@ -109,7 +110,7 @@ class SAdaptation(Teaching):
 
 
 def channel_losses(logits: Tensor, log_channel: Tensor, target: Tensor) -> Tensor:
-    """(B,) -log Σ_i p_i Θ[i, y].
+    """Return (B,) -log Σ_i p_i Θ[i, y].
 
     >>> theta = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
     >>> logits = torch.tensor([[0.6, 0.3, 0.1]]).log().expand(3, -1)
@@ -124,13 +125,13 @@ def channel_losses(logits: Tensor, log_channel: Tensor, target: Tensor) -> Tenso
 
 
 def rows_of(counts: Tensor) -> Tensor:
-    """Counts [predicted, given] as a row-stochastic matrix; a class that is never predicted keeps its label."""
+    """Normalise counts [predicted, given] by rows; a class that is never predicted gets a row of the identity."""
     total = counts.sum(1, keepdim=True)
     identity = torch.eye(len(counts), device=counts.device)
     return torch.where(total > 0, counts / total.clamp_min(1), identity)
 
 
 def log_channel(matrix: Tensor, top: int) -> Tensor:
-    """log(M + 1e-8), all but the `top` largest entries of a row, the earlier of equals, made impossible."""
+    """Return log(M + 1e-8) with all but the `top` largest entries of each row excluded; the earlier of equals stays."""
     rest = matrix.argsort(dim=1, descending=True, stable=True)[:, top:]
     return (matrix + 1e-8).log().scatter(1, rest, -1e4)  # not -inf, whose derivatives would be NaN

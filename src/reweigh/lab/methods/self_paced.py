@@ -10,16 +10,16 @@ from torch import Tensor
 
 from reweigh.checks import number, one_of
 from reweigh.lab.batches import Batch
-from reweigh.lab.methods.cell import Number
+from reweigh.lab.methods.base import BaseMethod, constant_graph, gradient_norm, row_losses
+from reweigh.lab.methods.device_values import DeviceNumber
 from reweigh.lab.methods.protocol import Context
-from reweigh.lab.methods.teaching import Teaching, alike, counts_for, row_losses
 
 
 class Pace:
     """The age λ: an average over steps of a percentile of the batch's losses.
 
-    λ ← d λ + (1 - d) percentile(losses), from 0 and without correction, updated before it is used; percentile 1 leaves
-    nothing out.
+    λ ← d λ + (1 - d) percentile(losses), from 0 without bias correction, updated before it is used; percentile 1 keeps
+    all examples.
 
     >>> pace, losses = Pace(0.7, 0.5), torch.full((4,), 2.0)
     >>> [pace.update(losses).item() for _ in range(3)]
@@ -32,7 +32,7 @@ class Pace:
         self.age = torch.zeros((), device=device)
 
     def update(self, losses: Tensor) -> Tensor:
-        """The age after this batch."""
+        """Update the age with a batch and return it."""
         if self.percentile == 1:
             self.age.fill_(torch.inf)
         else:
@@ -48,7 +48,7 @@ class Pace:
 
 
 def rank(percentile: float, size: int) -> int:
-    """Which of `size` sorted numbers is nearest to a percentile, as `torch.quantile` has it, which looks at them.
+    """Return which of `size` sorted numbers is nearest to a percentile, as `torch.quantile` does, without reading them.
 
     >>> [rank(0.5, size) for size in (3, 4, 6)], torch.arange(6.0).quantile(0.5, interpolation="nearest")
     ([1, 2, 2], tensor(2.))
@@ -56,20 +56,20 @@ def rank(percentile: float, size: int) -> int:
     return int(np.rint(np.float32(percentile) * np.float32(size - 1)))
 
 
-class SelfPaced(Teaching):
-    """Learn from examples whose loss is at most λ: v = 1[l <= λ], L = Σ v l / B.
+class SelfPaced(BaseMethod):
+    """Train on examples whose loss is at most λ: v = 1[l <= λ], L = Σ v l / B.
 
     Args:
-        percentile: λ follows this percentile of the batch's losses (MentorNet's stochastic form); what is above it
-            is left out for ever, on clean data too.
-        decay: of the average that λ is; it starts at 0, so the first few steps reject nearly everything.
-        threshold: λ in the first epoch of Kumar's original schedule, in place of the percentile.
-        growth: the factor on that λ after every epoch.
+        percentile: λ follows this percentile of the batch's losses (MentorNet's stochastic form); examples above it
+            are always dropped, on clean data too.
+        decay: of the average λ; it starts at 0, so the first few steps drop nearly everything.
+        threshold: λ in the first epoch of Kumar's original schedule, which replaces the percentile.
+        growth: factor on that λ after every epoch.
         divide_by: "batch" divides by B, "kept" by Σ v.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("pace", "threshold")
-    capture_key = alike
+    saved: ClassVar[tuple[str, ...]] = ("pace", "threshold")
+    capture_key = constant_graph
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class SelfPaced(Teaching):
         super().__init__(context)
         self.pace = Pace(percentile, decay, context.device)
         self.threshold: float | None = None if threshold is None else number(0)("threshold", threshold)
-        self.limit = Number(context.device)
+        self.limit = DeviceNumber(context.device)
         self.growth: float = number(1)("growth", growth)
         self.divide_by: str = one_of("batch", "kept")("divide_by", divide_by)
 
@@ -100,13 +100,13 @@ class SelfPaced(Teaching):
         return (v * losses).sum() / total
 
     def v(self, losses: Tensor) -> Tensor:
-        """(B,) weights in [0, 1] at the present age."""
+        """Return (B,) weights in [0, 1] at the current age."""
         age = self.pace.age.to(losses) if self.threshold is None else self.limit.set(self.threshold)
         return (losses <= age).to(losses)
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         losses = row_losses(logits, target)
-        return counts_for(self.v(losses), losses)
+        return gradient_norm(self.v(losses), losses)
 
     def epoch_end(self, epoch: int) -> None:
         if self.threshold is not None:

@@ -15,7 +15,7 @@ from reweigh.lab.procedures.predictions import training_probabilities
 from reweigh.lab.run import execute
 from reweigh.lab.run.material import gather
 from reweigh.lab.spec import Expression, Run
-from reweigh.losses.matrix import inverse
+from reweigh.losses.correction import inverse
 
 
 def anchor_matrix(

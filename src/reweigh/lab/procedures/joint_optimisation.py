@@ -10,7 +10,7 @@ from reweigh.lab.procedures.journal import Journal, RunOne, final_and_best, requ
 from reweigh.lab.run import execute
 from reweigh.lab.spec import Expression, Run
 from reweigh.lab.spec.expression import Value
-from reweigh.noise.arrays import file_hash
+from reweigh.noise.files import file_hash
 
 
 def joint_optimisation(

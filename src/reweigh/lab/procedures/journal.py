@@ -30,7 +30,7 @@ from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number
 from reweigh.lab.run.material import check_same_data, gather
 from reweigh.lab.spec import Run, parse
 from reweigh.lab.spec.expression import LONGEST_STRING, Value, canonical
-from reweigh.noise.arrays import DIGITS, array_bytes, file_hash
+from reweigh.noise.files import DIGITS, array_bytes, file_hash
 
 FORMAT = 1
 FILE = "procedure.json"

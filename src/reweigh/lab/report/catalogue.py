@@ -1,84 +1,120 @@
-"""The weightings of the explorer: which knobs each has, and where they start."""
+"""The weightings of the explorer page, with a slider for each of their numbers.
+
+Names, parameters and defaults are read from the classes. This file adds what only the page needs: the ranges of the
+sliders. A weighting is in the explorer once `assets/weightings.js` has its formula.
+"""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, NamedTuple
+import re
+from importlib.resources import files
+from typing import Any, NamedTuple, get_args, get_type_hints
 
-from reweigh.lab.objectives.weightings import NAMES, weighting_from
-from reweigh.lab.spec import Expression, parse
+from reweigh.lab.objectives import WEIGHTINGS, parameters_of, weighting_from
+from reweigh.lab.spec import parse
+from reweigh.weightings import Curve, Weighting
 
 
-class Knob(NamedTuple):
-    """One parameter: the range and step of its slider, where it starts, and the least value that is allowed."""
+class Slider(NamedTuple):
+    """Range and step of a slider, its start where the parameter has no default, and the least allowed value."""
 
-    name: str
     low: float
     high: float
     step: float
-    start: float
+    start: float = 0.0
     least: float | None = None
 
 
-CURVE_AT = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-# `Tapered` is the taper slider; `Curve` has its height at five places; `ForwardSymmetric` takes C from its own slider.
-KNOBS: dict[str, tuple[Knob, ...]] = {
-    "DM": (Knob("lam", 0, 4, 0.05, 0.5, 0), Knob("beta", -8, 32, 0.5, 8)),
-    "Normal": (Knob("psi", 0, 1, 0.01, 0.5, 0), Knob("beta", -8, 32, 0.5, 8)),
-    "Exponential": (Knob("beta", -8, 16, 0.1, 2),),
-    "Beta": (Knob("alpha", 0, 8, 0.1, 2, 0), Knob("eta", 0, 8, 0.1, 2, 0)),
-    "Uniform": (),
-    "IMAE": (Knob("T", -8, 32, 0.5, 8),),
-    "CCE": (),
-    "MAE": (),
-    "MSE": (),
-    "GCE": (Knob("q", 0, 4, 0.05, 0.7, 0),),
-    "TruncatedGCE": (Knob("q", 0, 4, 0.05, 0.7, 0), Knob("k", 0, 0.95, 0.05, 0.5, 0)),
-    "SL": (Knob("alpha", 0, 10, 0.1, 0.1, 0), Knob("b", 0, 20, 0.01, 9.21, 0)),
-    "Focal": (Knob("gamma", 0, 8, 0.1, 2, 0),),
-    "PHuber": (Knob("tau", 1, 40, 0.5, 2, 1),),
-    "AGCE": (Knob("a", 0, 10, 0.1, 0.6, 0), Knob("q", 0, 6, 0.1, 0.6, 0)),
-    "AUL": (Knob("a", 1, 10, 0.1, 5.5, 1), Knob("q", 0, 10, 0.1, 3, 0)),
-    "AEL": (Knob("a", 0.1, 10, 0.1, 2.5, 1e-6),),
-    "ForwardSymmetric": (Knob("rate", 0, 0.9, 0.01, 0.4, 0),),
-    "Curve": tuple(
-        Knob(f"w({at:g})", 0, 4, 0.05, start, 0) for at, start in zip(CURVE_AT, (0.5, 2, 1.5, 1, 0), strict=True)
-    ),
+SLIDERS = {
+    "lam": Slider(0, 4, 0.05, 0.5, 0),
+    "beta": Slider(-8, 32, 0.5, 8),
+    "psi": Slider(0, 1, 0.01, 0.5, 0),
+    "alpha": Slider(0, 8, 0.1, 2, 0),
+    "eta": Slider(0, 8, 0.1, 2, 0),
+    "T": Slider(-8, 32, 0.5),
+    "q": Slider(0, 4, 0.05, least=0),
+    "k": Slider(0, 0.95, 0.05, least=0),
+    "b": Slider(0, 20, 0.01, least=0),
+    "gamma": Slider(0, 8, 0.1, least=0),
+    "tau": Slider(1, 40, 0.5, least=1),
+    "a": Slider(0, 10, 0.1, least=0),
+    "rate": Slider(0, 0.9, 0.01, 0.4, 0),
+    "Exponential.beta": Slider(-8, 16, 0.1, 2),
+    "SL.alpha": Slider(0, 10, 0.1, least=0),
+    "AGCE.q": Slider(0, 6, 0.1, least=0),
+    "AUL.a": Slider(1, 10, 0.1, least=1),
+    "AUL.q": Slider(0, 10, 0.1, least=0),
+    "AEL.a": Slider(0.1, 10, 0.1, least=1e-6),
 }
+"""Parameter, or weighting.parameter -> slider."""
+
+_OTHER = Slider(0, 8, 0.1, 1)
+_CURVE = {0.0: 0.5, 0.25: 2.0, 0.5: 1.5, 0.75: 1.0, 1.0: 0.0}
+CURVE_AT = tuple(_CURVE)
+"""Where the points of a `Curve` are; its sliders are their heights."""
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """Every weighting of the explorer: name, kind, what its docstring says first, and knobs."""
+    """Return every weighting of the explorer: name, kind, first docstring line and sliders."""
     return [
         {
-            "name": name,
-            # a density's kind is a property, which the class itself does not resolve
-            "kind": "loss" if vars(NAMES[name]).get("kind") == "loss" else "density",
-            "about": (inspect.getdoc(NAMES[name]) or "").partition("\n")[0],
-            "knobs": [knob._asdict() for knob in knobs],
+            "name": cls.__name__,
+            # the kind of a density is a property, which the class itself does not resolve
+            "kind": "loss" if vars(cls).get("kind") == "loss" else "density",
+            "about": (inspect.getdoc(cls) or "").partition("\n")[0],
+            "knobs": sliders_of(cls),
         }
-        for name, knobs in KNOBS.items()
+        for cls in _drawn()
     ]
 
 
+def sliders_of(cls: type[Weighting]) -> list[dict[str, Any]]:
+    """Return a slider for every number of a weighting.
+
+    >>> [slider["name"] for slider in sliders_of(WEIGHTINGS[0])]
+    ['lam', 'beta']
+    """
+    if cls is Curve:
+        return [_named(f"w({p:g})", Slider(0, 4, 0.05, w, 0)) for p, w in _CURVE.items()]
+    hints = get_type_hints(cls)
+    sliders = []
+    for name, default in parameters_of(cls).items():
+        if float not in (hints[name], *get_args(hints[name])):
+            continue  # `num_classes` follows the page's own slider for C; a flag or another weighting has none
+        slider = SLIDERS.get(f"{cls.__name__}.{name}", SLIDERS.get(name, _OTHER))
+        sliders.append(_named(name, slider._replace(start=default) if isinstance(default, int | float) else slider))
+    return sliders
+
+
 def start(text: str) -> dict[str, Any]:
-    """Where the explorer begins, from an expression such as "DM(0.5, 12)".
+    """Return the initial state of the explorer from an expression such as "DM(0.5, 12)".
 
     >>> start("GCE(0.5)")
     {'name': 'GCE', 'values': {'q': 0.5}}
     """
     expression = parse(text)
-    weighting_from(expression)  # refuses what is wrong with it
-    if expression.name not in KNOBS or expression.name == "Curve":
-        shown = ", ".join(name for name in KNOBS if name != "Curve")
-        raise ValueError(f"{text}: the explorer starts from one of {shown}")
-    knobs = {knob.name: knob.start for knob in KNOBS[expression.name]}
-    names = [*knobs, "num_classes"] if expression.name == "ForwardSymmetric" else list(knobs)
-    given = _numbers(expression, names)
-    state: dict[str, Any] = {"name": expression.name, "values": {name: given.get(name, knobs[name]) for name in knobs}}
-    return state | ({"classes": given["num_classes"]} if "num_classes" in given else {})
+    weighting_from(expression)  # raises if anything is wrong with it
+    drawn = {cls.__name__: cls for cls in _drawn() if cls is not Curve}
+    if expression.name not in drawn:
+        raise ValueError(f"{text}: the explorer starts from one of {', '.join(drawn)}")
+    cls = drawn[expression.name]
+    sliders = {slider["name"]: slider["start"] for slider in sliders_of(cls)}
+    names = [name for name in parameters_of(cls) if name in sliders or name == "num_classes"]
+    values = {name: value for name, value in expression.bind(names).kwargs if isinstance(value, int | float)}
+    state: dict[str, Any] = {
+        "name": expression.name,
+        "values": {name: values.get(name, start) for name, start in sliders.items()},
+    }
+    return state | ({"classes": values["num_classes"]} if "num_classes" in values else {})
 
 
-def _numbers(expression: Expression, names: list[str]) -> dict[str, float]:
-    return {name: value for name, value in expression.bind(names).kwargs if isinstance(value, int | float)}
+def _drawn() -> list[type[Weighting]]:
+    """Return the weightings that have a formula in JavaScript."""
+    script = (files("reweigh.lab.report") / "assets" / "weightings.js").read_text("utf-8")
+    formulas = set(re.findall(r"^  (\w+): \(", script, re.MULTILINE))
+    return [cls for cls in WEIGHTINGS if cls.__name__ in formulas]
+
+
+def _named(name: str, slider: Slider) -> dict[str, Any]:
+    return {"name": name, **slider._asdict()}

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import TEST
+from reweigh.lab.objectives import brief
 from reweigh.lab.record import Header, caveat, list_runs, read_whole
 from reweigh.lab.record.header import data_versions
 from reweigh.lab.spec import Run, describe, parse
-from reweigh.lab.spec.signatures import brief
 
 TAUGHT = ("weighting", "loss", "method")
 HASH_OF_DATA = "hash of data"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, TEST
 from reweigh.lab.figures.curves import density_of
-from reweigh.lab.objectives.weightings import weighting_from
+from reweigh.lab.objectives import weighting_from
 from reweigh.lab.report.collect import Group
 from reweigh.lab.report.figure import Lines, Series, thin
 from reweigh.lab.spec import is_scheduled, parse

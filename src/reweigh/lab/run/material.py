@@ -22,7 +22,6 @@ from reweigh.lab.record import read_header
 from reweigh.lab.spec import Expression, Run, parse
 from reweigh.lab.spec.checks import height_and_width
 from reweigh.noise import Corruption, corrupt, label_hash
-from reweigh.noise.corruption import measure
 from reweigh.streams import numpy_generator
 
 FRAMES = ("frames", "background", "stranger", "identity")
@@ -220,7 +219,7 @@ def add_noise(expression: Expression, run: Run, dataset: Dataset, rows: NDArray[
 
         root = registry.folder_of(run.data, run.data_root)
         labels = cifar_n.load(root, cast(Any, run.data), arguments.get("key", "worse"), dataset.train.labels)
-        found = measure(labels[rows], clean, dataset.num_classes, str(expression), 0.0, None)
+        found = Corruption.from_labels(labels[rows], clean, dataset.num_classes, str(expression), 0.0, None)
         return replace(found, rate=found.measured)
     return corrupt(
         expression.name,
@@ -268,7 +267,7 @@ def add_frame_noise(expression: Expression, run: Run, part: Part, dataset: Datas
     if nobody.any() and run.validation > 0 and run.validation_labels == "clean":
         raise ValueError("validation_labels is 'clean', but backgrounds show nobody; expected 'noisy'")
     kind = f"{expression.name}(rate={rate:g})"
-    corruption = measure(found.part.labels, found.clean, dataset.num_classes, kind, rate, seed)
+    corruption = Corruption.from_labels(found.part.labels, found.clean, dataset.num_classes, kind, rate, seed)
     return found.part, replace(corruption, measured=float(found.is_noisy.mean()))
 
 

@@ -21,7 +21,7 @@ from reweigh.lab.methods.protocol import Context, Method
 from reweigh.lab.nets.net import Net
 from reweigh.lab.nets.registry import build
 from reweigh.lab.nets.weights import load_weights
-from reweigh.lab.objectives.weightings import weighting_from
+from reweigh.lab.objectives import weighting_from
 from reweigh.lab.record.files import sha256_of
 from reweigh.lab.run.material import Material
 from reweigh.lab.spec import Expression, Run, is_scheduled, parse
@@ -164,7 +164,7 @@ def method_of(
             return Taught(ByCriterion(net, lambda step: Uncounted(criterion_at(step))), set_parameters, obstacle)
         return Taught(ByCriterion(net, criterion_at), set_parameters, obstacle)
     if run.loss is not None:
-        from reweigh.lab.objectives.losses import loss_from
+        from reweigh.lab.objectives import loss_from
 
         counts = np.bincount(material.train.labels, minlength=num_classes).tolist()
         expression = parse(run.loss)
@@ -177,7 +177,7 @@ def method_of(
         return Taught(ByCriterion(net, over_steps(loss_of, expression, run.iterations)), obstacle=obstacle)
     if ranks.size > 1:
         raise ValueError(f"method {run.method} looks at whole batches; run it in one process, not {ranks.size}")
-    from reweigh.lab.objectives.methods import method_from
+    from reweigh.lab.objectives import method_from
 
     context = Context(
         net=net,

@@ -168,18 +168,17 @@ def cannot_be(plan: Plan, error: Exception) -> ValueError:
 
 def _check_taught(run: Run) -> None:
     from reweigh.criterion import Criterion
-    from reweigh.lab.objectives.losses import NAMES as LOSSES
-    from reweigh.lab.objectives.losses import arguments_of
-    from reweigh.lab.objectives.methods import NAMES as METHODS
-    from reweigh.lab.objectives.weightings import weighting_from
+    from reweigh.lab.objectives import check_plain_arguments, class_of, weighting_from
 
     if run.weighting is not None:
         weighting = weighting_from(at_step(parse(run.weighting), 0, run.iterations))
         Criterion(weighting, normalise=None if run.normalise == "none" else run.normalise)
-    elif run.loss is not None and (loss := at_step(parse(run.loss), 0, run.iterations)).name in LOSSES:
-        arguments_of(LOSSES[loss.name], loss, ("reduction", "class_counts"))
-    elif run.method is not None and (method := parse(run.method)).name in METHODS:
-        arguments_of(METHODS[method.name], method, ("context",))
+    elif run.loss is not None:
+        loss = at_step(parse(run.loss), 0, run.iterations)
+        check_plain_arguments(class_of("loss", loss.name), loss)
+    elif run.method is not None:
+        method = parse(run.method)
+        check_plain_arguments(class_of("method", method.name), method)
 
 
 def _check_apart(fields: Mapping[str, Any], space: Space) -> None:

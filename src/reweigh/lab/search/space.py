@@ -22,7 +22,6 @@ from typing import Any, TypeAlias
 
 from reweigh.checks import nearest
 from reweigh.lab.spec import describe, parse
-from reweigh.lab.spec.signatures import PARAMETERS
 
 Scalar: TypeAlias = "bool | int | float | str | None"
 BESIDE = ("taper", "normalise")  # fields of a run that may stand among the arguments of a weighting
@@ -151,16 +150,20 @@ def parse_space(text: str) -> Space:
 
 def kind_of(name: str) -> str:
     """The field of `Run` that a name belongs in: weighting, loss or method."""
-    if name in PARAMETERS:
-        return "weighting"
-    from reweigh.lab.objectives.losses import NAMES as LOSSES
-    from reweigh.lab.objectives.methods import NAMES as METHODS
+    from reweigh.lab.objectives import KINDS
+    from reweigh.lab.objectives import kind_of as known_kind
 
-    for kind, names in (("loss", LOSSES), ("method", METHODS)):
-        if name in names:
-            return kind
-    near = nearest(name, [*PARAMETERS, *LOSSES, *METHODS])
-    raise SpaceError(f"space: no weighting, loss or method is called {name!r}; {near}")
+    kind = known_kind(name)
+    if kind is None:
+        near = nearest(name, [each.__name__ for classes in KINDS.values() for each in classes])
+        raise SpaceError(f"space: no weighting, loss or method is named {name!r}; {near}")
+    return kind
+
+
+def _parameters(name: str) -> tuple[str, ...]:
+    from reweigh.lab.objectives import class_of, parameters_of
+
+    return tuple(parameters_of(class_of("weighting", name)))
 
 
 def _branch(text: str) -> Branch:
@@ -176,7 +179,7 @@ def _branch(text: str) -> Branch:
         if taught is not None:
             raise SpaceError(f"space: {item!r} comes after {taught}; alternatives are separated by |")
         taught, inside = _call(item)
-        known = PARAMETERS.get(taught) if kind_of(taught) == "weighting" else None
+        known = _parameters(taught) if kind_of(taught) == "weighting" else None
         for position, argument in enumerate(_split(inside, ",") if inside.strip() else []):
             key, equals, choice = argument.partition("=")
             if not equals or "(" in key:

@@ -1,9 +1,9 @@
-"""What a run is, without torch: expressions, schedules, the frozen `Run` and the two protocols."""
+"""What a run is: expressions, schedules and the frozen `Run`. Importing this package does not import torch."""
 
+from reweigh.lab.spec.checks import read_seeds
 from reweigh.lab.spec.expression import Expression, ExpressionError, Value, parse
 from reweigh.lab.spec.run import Field, Run, describe
 from reweigh.lab.spec.schedule import at_step, factor_at, is_scheduled, value_at
-from reweigh.lab.spec.seeds import read_seeds
 
 __all__ = [
     "Expression",

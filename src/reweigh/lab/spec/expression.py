@@ -1,12 +1,12 @@
-"""One small grammar for weightings, losses, methods, noise and schedules: `DM(lam=0.5, beta=8)`.
+"""The grammar of weightings, losses, methods, noise and schedules: `DM(lam=0.5, beta=8)`.
 
     expression = NAME | NAME(value, ..., key=value, ...) | sum | product
     sum        = expression + expression + ...
     product    = factor * factor * ...        each a number or an expression, at least one an expression
     value      = number | 'text' | True | False | None | [value, ...] | (value, ...) | expression
 
-The text is read with `ast` and never evaluated; everything else Python has (attributes, indices,
-comprehensions, lambdas, sums of numbers, names with two underscores) is refused with the column it stands in.
+The text is parsed with `ast` and never evaluated; everything else of Python (attributes, indices, comprehensions,
+lambdas, sums of numbers, names with two underscores) is refused with its column.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | Expression | 
 LONGEST = 4096  # characters of an expression
 LONGEST_STRING = 256
 DEEPEST = 16  # levels of brackets
-_EXACT = 2**53  # up to here integers and floats are the same numbers
+_EXACT = 2**53  # up to here floats represent integers exactly
 _NAME = re.compile(r"(?!.*__)[A-Za-z][A-Za-z0-9_]{0,63}")
 _ALLOWED = "allowed are NAME(value, key=value), numbers, 'text', True, False, None, [lists], + and *"
 
 
 class ExpressionError(ValueError):
-    """A text that is not in the grammar; the message holds the text, the column and what is allowed."""
+    """Raised for a text outside the grammar; the message has the text, the column and what is allowed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,8 +42,7 @@ class Expression:
     """A name with arguments; sums and products are named "+" and "*".
 
     Numbers are canonical (8.0 is 8), sums and products are flat, and the numbers of a product come first.
-    `str` writes it so that `parse` reads the same back. Two expressions are equal when they say the same, in
-    whatever order their keywords stand.
+    `parse(str(expression))` gives the expression back. The order of keywords does not matter for equality.
 
     >>> parse("DM(lam=0.5, beta=8.0)") == parse("DM(beta = 8, lam = .5)")
     True
@@ -74,11 +73,11 @@ class Expression:
 
     @property
     def key(self) -> str:
-        """The text that identifies the expression: `str` with the keywords in alphabetical order."""
+        """The expression as text with the keywords in alphabetical order, which identifies it."""
         return _write(self, ordered=True)
 
     def bind(self, parameters: Sequence[str]) -> Expression:
-        """The same call with every argument under its name, in the order of the signature `parameters`.
+        """Return the same call with all arguments as keywords, in the order of `parameters`.
 
         >>> print(parse("DM(0.5, beta=8)").bind(["lam", "beta"]))
         DM(lam=0.5, beta=8)
@@ -109,7 +108,7 @@ class Expression:
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Expression:
-    """Read an expression.
+    """Parse an expression.
 
     >>> parse("Tapered(DM(1, 16), 5e-7)").args[1]
     5e-07
@@ -119,7 +118,7 @@ def parse(text: str) -> Expression:
     reweigh.lab.spec.expression.ExpressionError: expression 'DM(0.5, beta.real)', column 9: 'beta.real' is not ...
     """
     if not isinstance(text, str):
-        raise TypeError(f"an expression is a text such as 'DM(0.5, 8)', not {text!r}")
+        raise TypeError(f"an expression is a string such as 'DM(0.5, 8)', not {text!r}")
     text = text.strip()
     if not text or len(text) > LONGEST:
         raise ExpressionError(f"an expression has 1 to {LONGEST} characters, this one has {len(text)}")
@@ -127,7 +126,7 @@ def parse(text: str) -> Expression:
         raise ExpressionError(f"expression {_shown(text)} is not one line of printable characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python merely warns about, such as "\d", is refused
+            warnings.simplefilter("error")  # refuse what Python only warns about, such as "\d"
             tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
         where = f"expression {_shown(text)}, column {error.offset or 1}"
@@ -137,13 +136,13 @@ def parse(text: str) -> Expression:
     value = _Reader(text).value(tree)
     if not isinstance(value, Expression):
         raise ExpressionError(f"expression {_shown(text)} is a plain value; it must be a name, as in 'DM(0.5, 8)'")
-    if len(str(value)) > LONGEST:  # it could be written, but not read back
+    if len(str(value)) > LONGEST:  # could be written, but not parsed again
         raise ExpressionError(f"expression {_shown(text)} has more than {LONGEST} characters when written out")
     return value
 
 
 def canonical(value: object) -> Value:
-    """A value in the one form it is stored in: 8.0 as 8, lists as tuples; anything else is refused.
+    """Return a value in its canonical form: 8.0 as 8, lists as tuples; other types are refused.
 
     >>> canonical([1.0, 0.5, True])
     (1, 0.5, True)
@@ -158,16 +157,16 @@ def canonical(value: object) -> Value:
         raise ValueError("a number must be finite, and an integer at most 2**53")
     if isinstance(value, str):
         if len(value) > LONGEST_STRING or not value.isprintable():
-            limit = f"a text must be printable and have at most {LONGEST_STRING} characters"
+            limit = f"a string must be printable and have at most {LONGEST_STRING} characters"
             raise ValueError(f"{limit}; {_shown(value)} has {len(value)}")
         return value
     if isinstance(value, list | tuple):
         return tuple(canonical(item) for item in value)
-    raise TypeError(f"{value!r} cannot stand in an expression; {_ALLOWED}")
+    raise TypeError(f"{value!r} is not allowed in an expression; {_ALLOWED}")
 
 
 class _Reader:
-    """From syntax tree to value, with the text at hand for messages."""
+    """Convert a syntax tree to a value; keeps the text for error messages."""
 
     def __init__(self, text: str) -> None:
         self.text = text

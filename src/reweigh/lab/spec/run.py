@@ -1,4 +1,4 @@
-"""The frozen `Run`: everything that decides a result, flat and typed, and a hash that names it."""
+"""`Run`: all settings that determine a result, flat, typed and frozen, with a hash as its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from reweigh.lab.spec.checks import (
     taper_value,
 )
 from reweigh.lab.spec.expression import parse
-from reweigh.lab.spec.signatures import bound, brief
 
 Count: TypeAlias = Literal["per_class", "overall", "independent"]
 Normalise: TypeAlias = Literal["auto", "batch", "class", "unit", "none"]
@@ -36,15 +35,15 @@ Precision: TypeAlias = Literal["fp32", "tf32", "bf16", "bf16-logits"]
 _SEED = integer(0)
 _HASH = matching("[0-9a-f]{12,64}", "12 to 64 hexadecimal digits")
 _FRACTION = number(0, 1, below=True)
-_WHERE = object()  # marks a field that says where or how fast, not what: it is left out of the hash
-_RECORD = object()  # marks a field that says what is written down, not what is learned
+_WHERE = object()  # marks a field that decides where or how fast but not what is computed: not part of the hash
+_RECORD = object()  # marks a field that decides what is recorded, not what is learned
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One training run. Exactly one of weighting, loss and method says what the net is taught by.
+    """One training run. Exactly one of weighting, loss and method decides the loss.
 
-    Values are checked and brought to canonical form, and a field that the others make meaningless must keep its
+    Values are checked and converted to canonical form, and a field that has no effect with the others must keep its
     default, so that the same run has one name.
 
     >>> run = Run(data="digits", net="mlp", weighting="DM(.5, 8.0)", noise="symmetric", rate=0.4)
@@ -58,20 +57,20 @@ class Run:
     ValueError: a run has no field 'weight_dcay'; did you mean 'weight_decay'?
     """
 
-    # what is learned from
+    # data
     data: Annotated[str, data_place, "data set, by name or path"]
-    data_root: Annotated[str | None, optional(place), _WHERE, "folder or file the data lie in"] = None
-    data_hash: Annotated[str | None, optional(_HASH), "how the hash of the data must begin"] = None
+    data_root: Annotated[str | None, optional(place), _WHERE, "folder or file of the data"] = None
+    data_hash: Annotated[str | None, optional(_HASH), "first digits of the expected hash of the data"] = None
     label_column: Annotated[str | None, optional(text), "label column of a table, if not 'label'"] = None
     text_column: Annotated[str | None, optional(text), "text column of a table"] = None
     test_data: Annotated[str | None, optional(data_place), "table with the test rows"] = None
     text_vectors: Annotated[
-        TextVectors, one_of(*get_args(TextVectors)), "how texts become vectors; pv-dbow is for imdb"
+        TextVectors, one_of(*get_args(TextVectors)), "how texts are converted to vectors; pv-dbow is for imdb"
     ] = "hashed"
     image_size: Annotated[
         int | str | None,
         optional(picture_size),
-        "side (or height x width, as in 128x64) that image files are brought to and kept in memory at",
+        "side (or height x width, as in 128x64) that image files are resized to in memory",
     ] = None
     noise: Annotated[str | None, optional(expression), "kind of label noise"] = None
     rate: Annotated[float | None, optional(number(0, 1)), "nominal noise rate"] = None
@@ -84,29 +83,31 @@ class Run:
         Literal["clean", "noisy"], one_of("clean", "noisy"), "labels of the validation part"
     ] = "clean"
     fold: Annotated[
-        str | None, optional(fold_of), "fold held out with its labels as given, as in 2/5: the second of five"
+        str | None, optional(fold_of), "fold held out with its labels as they are, as in 2/5: the second of five"
     ] = None
     threshold_set: Annotated[
-        int | None, optional(integer(0)), "which N / (C + 1) examples get a class of their own, for their margins"
+        int | None, optional(integer(0)), "which N / (C + 1) examples get a separate class, for their margins"
     ] = None
 
-    # what learns
+    # net
     net: Annotated[str, text, "net, by name"]
     dropout: Annotated[float, _FRACTION, "dropout before the classifier"] = 0.0
     bn_momentum: Annotated[
-        float | None, optional(number(0, 1, above=True)), "momentum of the batch norms, torch's way, if not the net's"
+        float | None, optional(number(0, 1, above=True)), "momentum of the batch norms, as in torch, if not the net's"
     ] = None
     init_file: Annotated[str | None, optional(place), _WHERE, "file of weights to start from"] = None
-    init_hash: Annotated[str | None, optional(_HASH), "how the sha256 of that file must begin; goes with it"] = None
+    init_hash: Annotated[str | None, optional(_HASH), "first digits of the sha256 of that file"] = (
+        None
+    )
 
-    # what it is taught by
+    # loss
     weighting: Annotated[str | None, optional(objective), "weighting, as in 'DM(lam=0.5, beta=8)'"] = None
     loss: Annotated[str | None, optional(objective), "loss that is not a weighting, as in 'BootstrapHard(0.8)'"] = None
     method: Annotated[str | None, optional(objective), "method, as in 'CoTeaching(forget_rate=0.4)'"] = None
     normalise: Annotated[Normalise, one_of(*get_args(Normalise)), "derivative normalisation"] = "auto"
     taper: Annotated[float | str, taper_value, "taper: auto, a number, or a schedule"] = "auto"
 
-    # how
+    # training
     iterations: Annotated[int, integer(1), "iterations"] = 10_000
     batch_size: Annotated[int, integer(1), "examples in a batch"] = 128
     sampler: Annotated[Sampler, one_of(*get_args(Sampler)), "order of the examples"] = "shuffled"
@@ -117,16 +118,16 @@ class Run:
     lr: Annotated[float, number(0, above=True), "learning rate at the start"] = 0.05
     schedule: Annotated[str, rate_schedule, "learning-rate schedule"] = "cosine"
     momentum: Annotated[float, _FRACTION, "momentum"] = 0.9
-    caffe_momentum: Annotated[bool, flag, "Caffe's momentum: the rate is inside the velocity"] = False
+    caffe_momentum: Annotated[bool, flag, "Caffe's momentum: the learning rate is part of the velocity"] = False
     betas: Annotated[tuple[float, float], pair(_FRACTION), "Adam's two betas"] = (0.9, 0.999)
     eps: Annotated[float, number(0, above=True), "Adam's epsilon; Caffe's delta"] = 1e-8
     weight_decay: Annotated[float, number(0), "weight decay"] = 5e-4
     decay_exempt: Annotated[bool, flag, "no weight decay on biases and norms"] = False
     seed: Annotated[int, _SEED, "seed of everything random"] = 0
     precision: Annotated[
-        Precision, one_of(*get_args(Precision)), "arithmetic of the net's body; bf16-logits rounds the logits, too"
+        Precision, one_of(*get_args(Precision)), "precision of the net's body; bf16-logits also rounds the logits"
     ] = "fp32"
-    deterministic: Annotated[bool, flag, "only deterministic kernels"] = False
+    deterministic: Annotated[bool, flag, "use only deterministic kernels"] = False
     device: Annotated[
         str,
         matching("auto|(cpu|cuda|mps|xpu)(:[0-9]+)?", "auto, cpu, cuda, cuda:N, mps or xpu"),
@@ -135,14 +136,14 @@ class Run:
     ] = "auto"
     workers: Annotated[int, integer(0, 1024), _WHERE, "processes that decode image files"] = 0
 
-    # what is recorded
+    # records
     evaluate_every: Annotated[int, integer(1), _RECORD, "iterations between evaluations"] = 1000
     checkpoint_every: Annotated[
         int | None, optional(integer(1)), _WHERE, _RECORD, "iterations between checkpoints, if not at evaluations"
     ] = None
     record_p: Annotated[bool, flag, _RECORD, "record p of every training example at every evaluation"] = False
     record_margins: Annotated[
-        bool, flag, _RECORD, "record every training example's margin, and the class it is to, at every evaluation"
+        bool, flag, _RECORD, "record the margin of every training example, and its nearest class, at every evaluation"
     ] = False
 
     def __post_init__(self) -> None:
@@ -152,7 +153,7 @@ class Run:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object]) -> Run:
-        """The run of a mapping such as `to_mapping` or a JSON file gives; unknown keys are refused."""
+        """Build the run of a mapping, as from `to_mapping` or a JSON file; unknown keys are refused."""
         names = [field.name for field in describe()]
         for key in mapping:
             if key not in names:
@@ -164,25 +165,27 @@ class Run:
         return cls(**values)
 
     def to_mapping(self) -> dict[str, Any]:
-        """The fields that differ from their defaults, in values that JSON has."""
+        """Return the fields that differ from their defaults, as JSON values."""
         values = {field.name: getattr(self, field.name) for field in describe()}
         changed = {field.name: values[field.name] for field in describe() if values[field.name] != field.default}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
     def to_json(self) -> str:
-        """`to_mapping` as JSON text."""
+        """Return `to_mapping` as JSON text."""
         return json.dumps(self.to_mapping(), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Run:
-        """The run of a JSON text."""
+        """Build the run of a JSON text."""
         mapping = json.loads(text)
         if not isinstance(mapping, dict):
             raise ValueError(f"a run is a JSON object, not {text[:60]!r}")
         return cls.from_mapping(mapping)
 
     def identity(self) -> dict[str, Any]:
-        """What tells runs apart: the hashed fields that differ from their defaults, however they were written."""
+        """Return the hashed fields that differ from their defaults, expressions in canonical form."""
+        from reweigh.lab.objectives import bound  # imports torch, which this package does not
+
         hashed = {field.name for field in describe() if field.hashed}
         values = {name: value for name, value in self.to_mapping().items() if name in hashed}
         for name in _EXPRESSIONS & values.keys():
@@ -191,17 +194,19 @@ class Run:
         return values
 
     def hash(self) -> str:
-        """12 hexadecimal digits over what differs from the defaults, so that new fields rename no old run."""
+        """Return 12 hexadecimal digits over `identity`, so that a new field with a default renames no run."""
         content = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def folder_name(self) -> str:
-        """The run's folder: the main choices for people, the hash for certainty; equal runs, equal names."""
-        taught, noise, imbalance = (
+        """Return the name of the run's folder: the main settings, to be read, and the hash, which is unique."""
+        from reweigh.lab.objectives import brief
+
+        objective, noise, imbalance = (
             None if text is None else str(brief(parse(text)))
             for text in (self.weighting or self.loss or self.method, self.noise, self.imbalance)
         )
-        parts = [self.data, self.net, taught, noise, self.rate, imbalance]
+        parts = [self.data, self.net, objective, noise, self.rate, imbalance]
         words = [re.sub(r"[^A-Za-z0-9.]+", "-", str(part)).strip("-.")[:40] for part in parts if part is not None]
         return f"{'-'.join(filter(None, words))[:120]}-s{self.seed}-{self.hash()}"
 
@@ -210,21 +215,21 @@ _EXPRESSIONS = {"weighting", "loss", "method", "noise", "imbalance", "schedule",
 
 
 class Field(NamedTuple):
-    """What a command line or a form needs to know about one field of `Run`."""
+    """One field of `Run`, as a command line or a form needs it."""
 
     name: str
     type: Any
     choices: tuple[str, ...]
-    default: Any  # dataclasses.MISSING where there is none
+    default: Any  # dataclasses.MISSING if the field is required
     check: Check
     hashed: bool
-    records: bool  # it says what is written down, and leaves what is learned alone
+    records: bool  # decides what is recorded, not what is learned
     help: str
 
 
 @lru_cache(maxsize=1)
 def describe() -> tuple[Field, ...]:
-    """All fields of `Run`, in order.
+    """Return all fields of `Run`, in order.
 
     >>> [field.help for field in describe() if field.name == "lr"]
     ['learning rate at the start']
@@ -240,27 +245,27 @@ def describe() -> tuple[Field, ...]:
 
 
 def _check_together(run: Run) -> None:
-    """Refuse fields that contradict each other or would be silently without effect."""
-    taught = [name for name in ("weighting", "loss", "method") if getattr(run, name) is not None]
-    if len(taught) != 1:
-        raise ValueError(f"a run has exactly one of weighting, loss and method, not {' and '.join(taught) or 'none'}")
+    """Raise ValueError for fields that contradict each other or have no effect."""
+    given = [name for name in ("weighting", "loss", "method") if getattr(run, name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"a run has exactly one of weighting, loss and method, not {' and '.join(given) or 'none'}")
     kind = None if run.noise is None else parse(run.noise).name
     rateless = kind in (None, "given", "transition", "cifar_n")
     if run.rate is None and not rateless:
         raise ValueError(f"noise is {run.noise} without a rate; give one, from 0 to 1")
     if rateless and run.rate is not None:
         what = "no noise" if run.noise is None else f"noise={run.noise}"
-        raise ValueError(f"rate is {run.rate} with {what}; a rate goes with a kind of noise that has one")
+        raise ValueError(f"rate is {run.rate} with {what}, which has no rate")
     if run.fold is not None and run.validation > 0:
-        raise ValueError(f"fold is {run.fold} and validation is {run.validation}: hold out one of the two")
+        raise ValueError(f"fold is {run.fold} and validation is {run.validation}: give only one of the two")
     if run.init_file is not None and run.init_hash is None:
         raise ValueError(
-            f"init_file is {run.init_file!r} without init_hash, by which runs from other weights are told apart: give "
+            f"init_file is {run.init_file!r} without init_hash, which identifies the weights: give "
             "the first 12 digits of its sha256, or more"
         )
     velocity = run.optimiser in ("momentum", "nesterov")
     adam = run.optimiser.startswith("adam")
-    useless = {
+    without_effect = {
         "text_vectors": run.data != "imdb",
         "init_hash": run.init_file is None,
         "normalise": run.weighting is None,
@@ -276,5 +281,5 @@ def _check_together(run: Run) -> None:
         "eps": not adam,
     }
     for field in describe():
-        if useless.get(field.name, False) and getattr(run, field.name) != field.default:
+        if without_effect.get(field.name, False) and getattr(run, field.name) != field.default:
             raise ValueError(f"{field.name} is {getattr(run, field.name)!r}, which has no effect in this run")

@@ -1,10 +1,10 @@
-"""Numbers that change over the iterations: parameters such as beta, and the learning rate.
+"""Schedules of parameters, such as beta, and of the learning rate over the iterations.
 
-A *parameter* schedule stands where a number could, and gives the value itself:
+A *parameter* schedule replaces a number and gives its value:
 
     constant(a)                     a
-    linear(a, b, until=1)           from a in a straight line to b, then b
-    cosine(a, b, until=1)           from a along half a cosine to b, then b
+    linear(a, b, until=1)           linearly from a to b, then b
+    cosine(a, b, until=1)           from a to b along half a cosine, then b
     step(a, b, c, at=[s, t])        a, from s on b, from t on c
 
 A *learning-rate* schedule gives the factor on the base rate:
@@ -13,7 +13,7 @@ A *learning-rate* schedule gives the factor on the base rate:
     step(f, at=[s, t])              1, from s on f, from t on f^2
     inv(gamma, power)               (1 + gamma i)^(-power) at iteration i
     halving(every)                  2^(-floor(i / every))
-    cosine(end=0)                   from 1 along half a cosine to `end` after the last iteration
+    cosine(end=0)                   from 1 to `end` along half a cosine, reached after the last iteration
 
 Times (`until`, `at`, `every`) up to 1 are fractions of the training; above 1 they are iterations.
 """
@@ -32,7 +32,7 @@ _Kinds: TypeAlias = Mapping[str, Callable[..., float]]
 
 
 def value_at(schedule: float | Expression, step: float, total: int) -> float:
-    """The value of a number or parameter schedule at an iteration of `total`.
+    """Return the value of a number or parameter schedule at an iteration of `total`.
 
     >>> from reweigh.lab.spec import parse
     >>> [value_at(parse("linear(2, 16, until=0.5)"), step, 100) for step in (0, 25, 50, 99)]
@@ -44,7 +44,7 @@ def value_at(schedule: float | Expression, step: float, total: int) -> float:
 
 
 def factor_at(schedule: Expression, step: float, total: int) -> float:
-    """The factor of a learning-rate schedule at an iteration of `total`.
+    """Return the factor of a learning-rate schedule at an iteration of `total`.
 
     >>> from reweigh.lab.spec import parse
     >>> factor_at(parse("halving(every=10000)"), 29999, 50000)
@@ -54,7 +54,7 @@ def factor_at(schedule: Expression, step: float, total: int) -> float:
 
 
 def at_step(expression: Expression, step: float, total: int) -> Expression:
-    """The expression with every parameter schedule in it replaced by its value at an iteration of `total`.
+    """Replace every parameter schedule in an expression by its value at an iteration of `total`.
 
     >>> from reweigh.lab.spec import parse
     >>> print(at_step(parse("DM(0.5, linear(2, 16, until=0.5))"), 25, 100))
@@ -64,46 +64,46 @@ def at_step(expression: Expression, step: float, total: int) -> Expression:
     return _with_schedules(expression, lambda schedule: value_at(schedule, step, total))
 
 
-def sooner(schedule: Expression, share: float) -> Expression:
-    """A schedule of either kind for a training of a `share` of the iterations: times above 1 shrink with it.
+def rescale_schedule(schedule: Expression, share: float) -> Expression:
+    """Adapt a schedule of either kind to a run with a `share` of the iterations: times above 1 shrink in proportion.
 
-    Those up to 1 are fractions and stay.
+    Times up to 1 are fractions of the training and stay.
 
     >>> from reweigh.lab.spec import parse
-    >>> print(sooner(parse("step(0.1, at=[0.5, 15000])"), 0.1), sooner(parse("halving(10000)"), 0.1))
-    step(0.1, at=[0.5, 1500]) halving(every=1000)
+    >>> print(rescale_schedule(parse("step(0.1, at=[0.5, 15000])"), 0.1))
+    step(0.1, at=[0.5, 1500])
     """
 
     def shrunk(key: str, value: Value) -> Value:
         if isinstance(value, tuple):
             return tuple(shrunk(key, item) for item in value)
         if key in ("until", "at", "every") and isinstance(value, int | float) and value > 1:
-            return max(1.5, round(value * share))  # not 1, which would be the end of the training
+            return max(1.5, round(value * share))  # not 1, which would mean the end of the training
         return value
 
-    if schedule.name == "halving":  # whose only argument is a time, with its name or without
+    if schedule.name == "halving":  # its only argument is a time, positional or not
         schedule = schedule.bind(("every",))
     kwargs = tuple((key, shrunk(key, value)) for key, value in schedule.kwargs)
     return Expression(schedule.name, schedule.args, kwargs)
 
 
-def all_sooner(expression: Expression, share: float) -> Expression:
-    """The expression with every parameter schedule in it `sooner`.
+def rescale_schedules(expression: Expression, share: float) -> Expression:
+    """Apply `rescale_schedule` to every parameter schedule in the expression.
 
     >>> from reweigh.lab.spec import parse
-    >>> print(all_sooner(parse("DM(1, linear(0, 16, until=5000))"), 0.1))
+    >>> print(rescale_schedules(parse("DM(1, linear(0, 16, until=5000))"), 0.1))
     DM(1, linear(0, 16, until=500))
     """
-    return _with_schedules(expression, lambda schedule: sooner(schedule, share))
+    return _with_schedules(expression, lambda schedule: rescale_schedule(schedule, share))
 
 
 def is_scheduled(expression: Expression) -> bool:
-    """Whether a parameter schedule stands anywhere in the expression."""
+    """Return whether the expression contains a parameter schedule."""
     return any(True for _ in _schedules(expression))
 
 
 def check_parameters(expression: Expression) -> None:
-    """Refuse an expression that is itself a schedule, or has a wrong one in it.
+    """Raise ValueError for an expression that is a schedule, or contains an invalid one.
 
     >>> from reweigh.lab.spec import parse
     >>> check_parameters(parse("DM(0.5, linear(2))"))
@@ -112,21 +112,21 @@ def check_parameters(expression: Expression) -> None:
     ValueError: schedule linear(2): missing a required argument: 'b'
     """
     if expression.name in _VALUES:
-        raise ValueError(f"{expression} is a schedule; it can stand only in place of a number")
+        raise ValueError(f"{expression} is a schedule; it can only replace a number")
     for schedule in _schedules(expression):
         _check(_VALUES, schedule)
 
 
 def check_schedule(schedule: Expression, low: float = -math.inf, high: float = math.inf) -> None:
-    """Refuse what is not a parameter schedule with values in [low, high]."""
+    """Raise ValueError unless this is a parameter schedule with values in [low, high]."""
     _check(_VALUES, schedule)
-    for value in schedule.args:  # these are the values, and no kind leaves the range they span
+    for value in schedule.args:  # no kind of schedule leaves the range of these values
         if isinstance(value, int | float) and not low <= value <= high:
             raise ValueError(f"schedule {schedule} reaches {value}; expected values from {low:g} to {high:g}")
 
 
 def check_rate(schedule: Expression) -> None:
-    """Refuse what is not a learning-rate schedule."""
+    """Raise ValueError unless this is a learning-rate schedule."""
     _check(_FACTORS, schedule)
 
 
@@ -200,7 +200,7 @@ def _positive(name: str, value: float) -> float:
 
 
 def _check(kinds: _Kinds, schedule: Expression) -> None:
-    """Refuse an unknown kind, arguments that are not numbers or do not fit, and values out of range."""
+    """Raise ValueError for an unknown kind, and for arguments that are not numbers, do not fit or are out of range."""
     for name, value in [*(("", value) for value in schedule.args), *schedule.kwargs]:
         for number in value if name == "at" and isinstance(value, tuple) else [value]:
             if isinstance(number, bool) or not isinstance(number, int | float):
@@ -220,12 +220,12 @@ def _evaluate(kinds: _Kinds, schedule: Expression, step: float, total: int) -> f
 
 def _kind(kinds: _Kinds, schedule: Expression) -> Callable[..., float]:
     if schedule.name not in kinds:
-        raise ValueError(f"no schedule is called {schedule.name!r}; {nearest(schedule.name, list(kinds))}")
+        raise ValueError(f"no schedule is named {schedule.name!r}; {nearest(schedule.name, list(kinds))}")
     return kinds[schedule.name]
 
 
 def _with_schedules(expression: Expression, change: Callable[[Expression], Value]) -> Expression:
-    """The expression with every parameter schedule inside it changed, the expression itself apart."""
+    """Apply `change` to every parameter schedule inside an expression, but not to the expression itself."""
 
     def inside(value: Value) -> Value:
         if isinstance(value, tuple):
@@ -239,7 +239,7 @@ def _with_schedules(expression: Expression, change: Callable[[Expression], Value
 
 
 def _schedules(expression: Expression) -> Iterator[Expression]:
-    """The parameter schedules inside an expression, the expression itself apart."""
+    """Yield the parameter schedules inside an expression, without the expression itself."""
 
     def inside(value: Value) -> Iterator[Expression]:
         if isinstance(value, tuple):

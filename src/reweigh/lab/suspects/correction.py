@@ -29,7 +29,7 @@ from reweigh.lab.run import execute
 from reweigh.lab.run.material import Material
 from reweigh.lab.spec import Expression, Run, parse
 from reweigh.lab.suspects.decisions import Decision
-from reweigh.noise.arrays import array_bytes, file_hash
+from reweigh.noise.files import array_bytes, file_hash
 
 FORMAT = 1
 FILE, LOG = "correction.json", "changes.csv"

@@ -161,7 +161,7 @@ class Captured:
     A method other than a criterion takes part if it has `capture_key(step)`: iterations with equal keys do the same
     on the host, and when the key changes the graph is captured anew, after an iteration as it is. What the host decides
     for every step, such as a random partner for every example, `prepare(step, size of the batch)` writes to fixed
-    places before a replay (`reweigh.lab.methods.cell`). What a method keeps on the device it changes in place.
+    places before a replay (`reweigh.lab.methods.device_values`). What a method keeps on the device it changes in place.
 
     Where capturing fails, because something in the net or the method waits for the device, the run goes on uncaptured
     and `note` says why.

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from reweigh.errors import DataError
 from reweigh.lab.batches.statistics import Normalisation
 from reweigh.lab.data.dataset import Column, Kind
-from reweigh.lab.methods.ldam import CosineLinear
+from reweigh.lab.methods.class_imbalance import CosineLinear
 from reweigh.lab.nets.net import Net
 from reweigh.lab.nets.registry import build
 from reweigh.lab.nets.weights import load_weights

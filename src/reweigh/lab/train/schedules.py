@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch import Tensor
 
-from reweigh.lab.objectives.weightings import weighting_from
+from reweigh.lab.objectives import weighting_from
 from reweigh.lab.spec import Expression, Value, at_step, factor_at, is_scheduled, parse, value_at
 from reweigh.lab.spec.schedule import check_schedule
 from reweigh.weightings import Weighting

@@ -1,4 +1,5 @@
-// log w of (log p, log q), one line per weighting; the same formulas as the Python classes of the same names.
+// log w of (log p, log q): the formulas of the Python classes of the same names. Names, parameters and defaults come
+// from Python (catalogue.py), which includes a weighting in the explorer once it has a line here.
 const FORMULAS = {
   DM: ({ lam, beta }) => (lp, lq) => beta * Math.exp(power(lam, lp) + lq),
   Normal: ({ psi, beta }) => (lp, lq) => beta * Math.exp(lp) * (2 * psi - 1 + Math.exp(lq)),

@@ -1,7 +1,7 @@
-"""What the host decides for an iteration, in places on the device that stay: a captured iteration reads it from there.
+"""Values that the host computes for each iteration, in tensors at fixed places on the device.
 
-Writing what was written last does nothing. So a loss may write its cells itself, and be captured all the same once they
-have been written for its step (`prepare`).
+A captured graph reads them from there. Writing the same value again does nothing, so a loss may write its values itself
+and still be captured, once `prepare` has written them for its step.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from torch import Tensor
 
 
 def widest(device: torch.device) -> torch.dtype:
-    """float64, or float32 where the device has none."""
+    """Return float64, or float32 on a device without it."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-class Number:
-    """A number on the device, in float64 where the device has it: beside float32 it computes as the number itself.
+class DeviceNumber:
+    """A number on the device, in float64 where available, so that float32 arithmetic gives the same as with a float.
 
     Args:
-        device: where it lies.
+        device: of the tensor.
 
-    >>> number = Number(torch.device("cpu"))
+    >>> number = DeviceNumber(torch.device("cpu"))
     >>> number.set(0.5) is number.set(0.75), number.set(0.75)
     (True, tensor(0.7500, dtype=torch.float64))
     """
@@ -33,21 +33,21 @@ class Number:
         self._value = 0.0
 
     def set(self, value: float) -> Tensor:
-        """The number as a tensor, with this value."""
+        """Set the value and return the tensor."""
         if value != self._value:
             self._tensor.fill_(value)
             self._value = value
         return self._tensor
 
 
-class Drawn:
-    """Tensors that the host makes for every step, on the device.
+class DeviceDraws:
+    """Tensors that the host draws for every step, on the device.
 
     Args:
-        draw: (step, size of the batch) -> tensors, of the same shapes at every step.
-        device: where they go.
+        draw: (step, batch size) -> tensors, of the same shapes at every step.
+        device: of the tensors.
 
-    >>> drawn = Drawn(lambda step, size: (torch.arange(size) + step,), torch.device("cpu"))
+    >>> drawn = DeviceDraws(lambda step, size: (torch.arange(size) + step,), torch.device("cpu"))
     >>> drawn.at(1, 3)[0] is drawn.at(5, 3)[0], drawn.at(5, 3)
     (True, (tensor([5, 6, 7]),))
     """
@@ -58,14 +58,14 @@ class Drawn:
         self._tensors: tuple[Tensor, ...] = ()
 
     def at(self, step: int, size: int) -> tuple[Tensor, ...]:
-        """Those of that step."""
+        """Return the tensors of that step."""
         if self._for != (step, size):
             drawn = self._draw(step, size)
             if [tensor.shape for tensor in drawn] != [tensor.shape for tensor in self._tensors]:
                 self._tensors = tuple(torch.empty_like(tensor, device=self._device) for tensor in drawn)
             for place, tensor in zip(self._tensors, drawn, strict=True):
                 if place.is_cuda and not tensor.is_cuda:
-                    tensor = tensor.pin_memory()  # so that the copy need not wait for what the device is doing
+                    tensor = tensor.pin_memory()  # so that the copy does not wait for the device
                 place.copy_(tensor, non_blocking=True)
             self._for = step, size
         return self._tensors

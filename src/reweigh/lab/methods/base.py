@@ -1,4 +1,4 @@
-"""What most methods share: one net, no weights to show, and state that is a few attributes."""
+"""The base class of most methods, and functions that they share."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ from reweigh.lab.methods.protocol import Context
 from reweigh.margin import at_least_float32
 
 
-class Teaching:
-    """A `Method` but for its loss: the context's net is taught and predicts.
+class BaseMethod:
+    """Everything of a `Method` except its loss: trains the context's net, which also predicts.
 
-    `kept` names the attributes that a checkpoint needs: tensors, numbers, texts, None and lists or dicts of them, or
-    anything with a state dict of its own.
+    Subclasses may set
 
-    A method takes part in the capture of iterations as one graph (`reweigh.lab.train.captured`) by `capture_key(step)`,
-    and where the host decides anything from step to step, by `prepare(step, size)`. One that can't may say why:
-    `uncaptured`. The net is compiled as a whole: one that calls its parts instead says so, `reads_features`.
+        saved           attributes that belong into a checkpoint: tensors, numbers, texts, None, lists or dicts of them,
+                        or anything with a state dict
+        times           arguments that count epochs or iterations of the run, with the least value of each; they shrink
+                        in a shorter run, unlike lengths of other trainings (`mentor_steps`) and shares (`burn_in`)
+        capture_key     step -> key: iterations with equal keys can replay one CUDA graph (`reweigh.lab.train.captured`)
+        prepare         (step, size): compute what the host decides for an iteration, before its graph is replayed
+        uncaptured      the reason why iterations cannot be captured
+        reads_features  True if the loss calls parts of the net, which is then not compiled as one
     """
 
-    kept: ClassVar[tuple[str, ...]] = ()
+    saved: ClassVar[tuple[str, ...]] = ()
+    times: ClassVar[dict[str, int]] = {}
     trainable: nn.Module
     predictor: nn.Module
 
@@ -42,10 +47,10 @@ class Teaching:
         pass
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: _written(getattr(self, name)) for name in self.kept}
+        return {name: _state_of(getattr(self, name)) for name in self.saved}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in self.kept:
+        for name in self.saved:
             own, saved = getattr(self, name), state[name]
             if isinstance(own, torch.optim.Optimizer):
                 here = [group["capturable"] for group in own.param_groups]
@@ -58,17 +63,17 @@ class Teaching:
                 setattr(self, name, saved.to(self.context.device) if isinstance(saved, Tensor) else saved)
 
 
-def alike(method: object, step: int) -> Hashable:
-    """The `capture_key` of a method whose iterations are all alike: one graph does for all."""
+def constant_graph(method: object, step: int) -> Hashable:
+    """`capture_key` of a method whose iterations can all replay the same graph."""
     return None
 
 
-def _written(value: Any) -> Any:
+def _state_of(value: Any) -> Any:
     return value.state_dict() if hasattr(value, "state_dict") else value
 
 
-def starting_epoch(context: Context, name: str, epoch: int) -> int:
-    """A whole number of epochs after which a method begins to differ, within the run: else it never would."""
+def check_start_epoch(context: Context, name: str, epoch: int) -> int:
+    """Return a number of epochs after which a method changes its loss; it must lie within the run."""
     start: int = integer(0)(name, epoch)
     if start * context.epoch >= context.total:
         raise ValueError(f"{name} is {start} epochs, but the run has {context.total / context.epoch:g}")
@@ -76,32 +81,32 @@ def starting_epoch(context: Context, name: str, epoch: int) -> int:
 
 
 def row_losses(logits: Tensor, target: Tensor) -> Tensor:
-    """(B,) cross entropies in float32 or better."""
+    """Return (B,) cross entropies in float32 or better."""
     return functional.cross_entropy(at_least_float32(logits), target, reduction="none")
 
 
-def counts_for(v: Tensor, losses: Tensor) -> Tensor:
-    """v 2 (1 - p): how much an example with weight v on its cross entropy counts, p = exp(-loss)."""
+def gradient_norm(v: Tensor, losses: Tensor) -> Tensor:
+    """Return 2 v (1 - p), the L1 norm of the gradient of v times the cross entropy, with p = exp(-loss)."""
     return -2 * v * (-losses).expm1()
 
 
 @contextmanager
 def without_gradients() -> Iterator[None]:
-    """No gradients for as long as the block lasts, and afterwards no trace of that."""
+    """Disable gradients; afterwards, clear autocast's cache."""
     with torch.no_grad():
         yield
-    # torch before 2.11 would give autocast's copies of weights that were made here, without gradients, to later passes
+    # torch before 2.11 would use the copies of weights that autocast made here, without gradients, in later passes
     torch.clear_autocast_cache()
 
 
-def backwards(loss: Tensor) -> torch.autocast:
-    """For backward passes within an iteration: not under autocast, which would round what they multiply."""
+def without_autocast(loss: Tensor) -> torch.autocast:
+    """Disable autocast for a backward pass within an iteration, which it would round."""
     return torch.autocast(loss.device.type, enabled=False)
 
 
 @contextmanager
-def evaluating(net: nn.Module) -> Iterator[None]:
-    """No gradients, and the net in evaluation mode, for as long as the block lasts."""
+def eval_mode(net: nn.Module) -> Iterator[None]:
+    """Disable gradients and put the net in evaluation mode."""
     was = net.training
     net.eval()
     try:
@@ -112,13 +117,13 @@ def evaluating(net: nn.Module) -> Iterator[None]:
 
 
 def logits_of(net: nn.Module, batches: Iterable[Batch]) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits (N, C) in evaluation mode, targets and indices of all examples of `batches`."""
-    with evaluating(net):
+    """Return logits (N, C) in evaluation mode, targets and indices of all examples of `batches`."""
+    with eval_mode(net):
         parts = [(at_least_float32(net(batch.inputs)), batch.target, batch.index) for batch in batches]
     logits, targets, index = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     return logits, targets, index
 
 
 def snapshot(net: nn.Module) -> dict[str, Tensor]:
-    """A copy of the net's state dict that further training does not change."""
+    """Return a copy of the net's state dict."""
     return {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
