@@ -34,8 +34,8 @@ arithmetic, stands in tables of its own. A run stands in every table it is part 
 
 def main(root: Path = ROOT) -> None:
     """Write the page and its figures."""
-    planned = experiments(root / "experiments")
-    own = read_results(root / "experiments" / "results")
+    planned = experiments(root / "paper" / "experiments")
+    own = read_results(root / "paper" / "results")
     saved = with_shared(own, planned)
     figures = draw(saved, root / "docs" / "figures")
     told = "\n\n".join((HEAD.strip(), claims(own), page(saved, figures, planned)))

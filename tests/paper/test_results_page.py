@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    (tmp_path / "experiments" / "results").mkdir(parents=True)
+    
+    (tmp_path / "paper" / "results").mkdir(parents=True)
     (tmp_path / "docs" / "figures").mkdir(parents=True)
-    (tmp_path / "experiments" / "later.py").write_text(
+    (tmp_path / "paper" / "experiments" / "later.py").write_text(
         "from paper import Cell, Experiment\nfrom paper.protocols import ours\n"
         "EXPERIMENT = Experiment('later', 'A later one', 'ours', (Cell('CCE', 'a', ours(weighting='CCE')),))\n"
     )
@@ -30,7 +30,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_results(site: Path) -> None:
-    from results import main
+    from paper.results_page import main
 
     main(site)
     page = (site / "docs" / "results.md").read_text()
@@ -41,7 +41,7 @@ def test_without_results(site: Path) -> None:
 
 def test_with_results(site: Path, measured: Callable[..., Finding]) -> None:
     pytest.importorskip("matplotlib")
-    from results import main
+    from paper.results_page import main
 
     columns = {"step": [1, 2], "test_accuracy": [0.3, 0.5], "corrupted_accuracy": [0.2, 0.3]}
     columns |= {"p_clean": [0.2, 0.4], "p_noisy": [0.1, 0.2]}
@@ -49,7 +49,7 @@ def test_with_results(site: Path, measured: Callable[..., Finding]) -> None:
     cells = tuple(Cell(f"DM(0.5, {beta})", "r = 0.4", run, (Reported("final", 79.9),)) for beta, run in runs.items())
     store = {run.folder_name(): measured(run, columns, final=0.5, best=0.5) for run in runs.values()}
     experiment = Experiment("grids", "Grids", "ours", cells, figure="grid")
-    save(collect(experiment, (0,), store), site / "experiments" / "results" / "grids.json")
+    save(collect(experiment, (0,), store), site / "paper" / "results" / "grids.json")
     main(site)
     page = (site / "docs" / "results.md").read_text()
     assert "| **holds** | below in 4 of 4 evaluations of 2 runs |" in page
@@ -65,7 +65,7 @@ def test_with_results(site: Path, measured: Callable[..., Finding]) -> None:
 
 
 def test_a_run_that_went_on_elsewhere_names_both_devices(measured: Callable[..., Finding]) -> None:
-    from results import provenance
+    from paper.results_page import provenance
 
     run = ours(weighting="CCE")
     finding = measured(run, final=0.5)
@@ -77,18 +77,18 @@ def test_a_run_that_went_on_elsewhere_names_both_devices(measured: Callable[...,
 
 
 def test_runs_are_shown_in_every_table_they_stand_in(site: Path, measured: Callable[..., Finding]) -> None:
-    from results import main
+    from paper.results_page import main
 
     run = ours(weighting="CCE")
     later = "(Cell('CCE', 'a', ours(weighting='CCE')), Cell('MAE', 'a', ours(weighting='MAE')))"
     for name, figure in (("later", None), ("drawn", "grid")):
-        (site / "experiments" / f"{name}.py").write_text(
+        (site / "paper" / "experiments" / f"{name}.py").write_text(
             "from paper import Cell, Experiment\nfrom paper.protocols import ours\n"
             f"EXPERIMENT = Experiment({name!r}, 'A {name} one', 'ours', {later}, figure={figure!r})\n"
         )
     experiment = Experiment("first", "The first", "ours", (Cell("CCE", "b", run),))
     found = collect(experiment, (0,), {run.folder_name(): measured(run, final=0.5, best=0.5)})
-    save(found, site / "experiments" / "results" / "first.json")
+    save(found, site / "paper" / "results" / "first.json")
     main(site)
     page = (site / "docs" / "results.md").read_text()
     assert page.count("| CCE | 50.0 | 50.0 | 1 |") == 2
