@@ -1,6 +1,6 @@
 """Table 10 (appendix): emphasis mode and variance, CIFAR-10, ResNet-56, 20 to 80 % symmetric noise.
 
-python -m paper paper/experiments/ablation.py --only "r = 0.4" --jobs 4
+python -m paper run paper/experiments/ablation.py --only "r = 0.4" --jobs 4
 
 72 runs of 20,000 iterations of 256 images.
 """

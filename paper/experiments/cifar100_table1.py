@@ -1,6 +1,6 @@
 """Table 1: CIFAR-100, ResNet-44, clean labels, symmetric and asymmetric noise, all rows.
 
-python -m paper paper/experiments/cifar100_table1.py --only "authors symmetric 0.4"
+python -m paper run paper/experiments/cifar100_table1.py --only "authors symmetric 0.4"
 
 30,000 iterations of 256 images a run. The data set cifar100 is needed (reweigh data list); on tin100 the same table is
 experiments/tin100_table1.py.
@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paper import Experiment, Procedure, Row, grid
-from paper.presets import BETA, authors, paper
-from paper.protocols import search_beta
-from paper.values import Choice, Protocol
+from paper.experiment import Choice, Protocol
+from paper.protocols import BETA, authors, paper, search_beta
 from reweigh.lab.spec import Run
 
 COLUMNS = (

@@ -1,6 +1,6 @@
 """Table 2 with the net that MentorNet's program calls inception: CifarNet, 1.8 million parameters, no batch norm.
 
-python -m paper paper/experiments/cifar10_cifarnet.py --only "r = 0.4"
+python -m paper run paper/experiments/cifar10_cifarnet.py --only "r = 0.4"
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Table 2: CIFAR-10, GoogLeNet V1, symmetric noise, beside MentorNet and what its authors compared it with.
 
-python -m paper paper/experiments/cifar10_googlenet.py --only "r = 0.4"
+python -m paper run paper/experiments/cifar10_googlenet.py --only "r = 0.4"
 
 30,000 iterations of 256 images a run. The other reading of "GoogLeNet V1" is experiments/cifar10_cifarnet.py.
 """
@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paper import Experiment, Procedure, Row, grid
-from paper.presets import paper
-from paper.protocols import search_beta
+from paper.protocols import paper, search_beta
 from reweigh.lab.spec import Run
 
 COLUMNS = tuple(f"r = {rate}" for rate in ("0", "0.2", "0.4", "0.8"))

@@ -1,6 +1,6 @@
 """CIFAR-10, 40 % symmetric noise, ResNet-56: every weighting at one learning rate, and each at its own best.
 
-python -m paper paper/experiments/cifar10_headline.py --jobs 4 --seeds 0,1,2
+python -m paper run paper/experiments/cifar10_headline.py --jobs 4 --seeds 0,1,2
 
 One learning rate for all confounds the shape of a weighting with the size of its step: batch DN alone changes that by
 an order of magnitude. The second column chooses among four rates by short runs on the 80/20 split.

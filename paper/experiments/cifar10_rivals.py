@@ -1,6 +1,6 @@
 """The rivals in one harness: CIFAR-10, 40 % symmetric noise, ResNet-56, 20,000 iterations (102 passes) each.
 
-python -m paper paper/experiments/cifar10_rivals.py --jobs 4
+python -m paper run paper/experiments/cifar10_rivals.py --jobs 4
 
 Times in epochs are scaled from each publication's training to this one's.
 """

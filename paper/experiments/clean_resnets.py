@@ -1,6 +1,6 @@
 """The figures of the appendix on clean CIFAR-10: ResNet-20 and ResNet-56, lam = 0, several variances.
 
-python -m paper paper/experiments/clean_resnets.py --jobs 4 --figure clean.svg
+python -m paper run paper/experiments/clean_resnets.py --jobs 4 --figure clean.svg
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Table 5: Clothing1M, ResNet-50 from ImageNet, real label noise.
 
-python -m paper paper/experiments/clothing1m.py --only authors --init-file resnet50.safetensors --workers 16
+python -m paper run paper/experiments/clothing1m.py --only authors --init-file resnet50.safetensors --workers 16
 
 20,000 iterations of 32 images a run. The data set clothing1m is needed, in its official layout.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paper import Experiment, Procedure, Row, grid
-from paper.presets import authors, paper
-from paper.values import Protocol
+from paper.experiment import Protocol
+from paper.protocols import authors, paper
 from reweigh.lab.spec import Run
 
 COLUMN = "Clothing1M"

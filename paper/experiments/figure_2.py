@@ -1,6 +1,6 @@
 """Figure 2: mean p of right and wrong labels, test accuracy, and the best mode at each rate; CIFAR-10, ResNet-56.
 
-python -m paper paper/experiments/figure_2.py --jobs 4 --figure figure_2.svg
+python -m paper run paper/experiments/figure_2.py --jobs 4 --figure figure_2.svg
 
 The runs are those of experiments/ablation.py that the paper prints: in the same folder they are not repeated.
 """

@@ -1,6 +1,6 @@
 """Table 3, lower half: sentiment of IMDB reviews, 10 or 50 positive ones for each negative one; the test is balanced.
 
-python -m paper paper/experiments/imdb_imbalance.py --device cpu
+python -m paper run paper/experiments/imdb_imbalance.py --device cpu
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from paper import Experiment, Row, grid
 from paper.experiments.imdb_noise import DIFFERS, EITHER_SIGN, SEEDS, losses
-from paper.presets import paper
-from paper.protocols import search_beta
+from paper.protocols import paper, search_beta
 from reweigh.lab.spec import Run
 
 COLUMNS = ("10:1", "50:1")

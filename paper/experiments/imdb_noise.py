@@ -1,6 +1,6 @@
 """Table 3, upper half: sentiment of IMDB reviews under symmetric noise, one hidden layer of 8.
 
-python -m paper paper/experiments/imdb_noise.py --device cpu
+python -m paper run paper/experiments/imdb_noise.py --device cpu
 
 10,000 iterations of 250 reviews a run, tested each 500; minutes of a CPU core. The document vectors are learnt once,
 before the first run (extra text).
@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paper import Experiment, Row, grid
-from paper.presets import paper, published_dm
-from paper.protocols import BETAS, search_beta
+from paper.protocols import BETAS, paper, published_dm, search_beta
 from reweigh.lab.spec import Run
 
 COLUMNS = ("r = 0", "r = 0.2", "r = 0.4")

@@ -1,6 +1,6 @@
 """Tables 9 and 10 in small, for a CPU: digits of 8 x 8 pixels, one hidden layer.
 
-python -m paper paper/experiments/in_small.py --jobs 2
+python -m paper run paper/experiments/in_small.py --jobs 2
 
 The settings are those of ablation.py and label_correction.py. Handwritten digits are not CIFAR-10: what is found here
 is about the weightings on easy data and a small net, and says nothing of ResNet-56. Trials are as long as the runs:

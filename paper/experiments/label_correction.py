@@ -1,6 +1,6 @@
 """Table 9 (appendix): replace all labels by the net's predictions and train again; CIFAR-10, ResNet-56.
 
-python -m paper paper/experiments/label_correction.py --jobs 4
+python -m paper run paper/experiments/label_correction.py --jobs 4
 """
 
 from __future__ import annotations

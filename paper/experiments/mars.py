@@ -1,6 +1,6 @@
 """Table 6: video retrieval on MARS, GoogLeNet V2 (BN-Inception), frames as images.
 
-python -m paper paper/experiments/mars.py --only CCE --init-file bn_inception.safetensors --device cuda --workers 16
+python -m paper run paper/experiments/mars.py --only CCE --init-file bn_inception.safetensors --device cuda --workers 16
 
 50,000 iterations of 180 images a run. The data set mars is needed, in its official layout. DRSA and CAE have another
 net, so that the file of weights is another one, too: use --only.
@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from paper import Cell, Experiment, Reported
-from paper.presets import paper
-from paper.protocols import search_beta
-from paper.values import Choice
+from paper.experiment import Choice
+from paper.protocols import paper, search_beta
 from reweigh.lab.spec import Run
 
 PRINTED = {  # mAP, CMC-1

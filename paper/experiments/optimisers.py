@@ -1,6 +1,6 @@
 """Table 4: stochastic optimisers, CIFAR-10 with 40 % symmetric noise, ResNet-56.
 
-python -m paper paper/experiments/optimisers.py --jobs 4
+python -m paper run paper/experiments/optimisers.py --jobs 4
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from paper import Experiment, Row, grid
+from paper.experiment import Choice, Option
 from paper.protocols import BETAS, ours, trial_of
-from paper.values import Choice, Option
 from reweigh.lab.spec import Run
 
 SETTINGS: dict[str, dict[str, Any]] = {

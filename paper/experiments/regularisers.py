@@ -1,6 +1,6 @@
 """Table 7 (appendix): L2, dropout and DM on CIFAR-100 with 40 % symmetric noise, ResNet-44, five trials.
 
-python -m paper paper/experiments/regularisers.py --only tin100 --jobs 4
+python -m paper run paper/experiments/regularisers.py --only tin100 --jobs 4
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paper import Cell, Experiment, Reported
-from paper.presets import paper
+from paper.protocols import paper
 from reweigh.lab.spec import Run
 
 ROWS = ("Baseline", "L2", "Dropout", "Dropout+L2", "DM", "DM+L2", "DM+Dropout", "DM+L2+Dropout")

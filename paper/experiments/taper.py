@@ -1,6 +1,6 @@
 """What taper does: six tapers after DN and one inside it, for DM(0.5, 8) and DM(1, 16), float32 or rounded logits.
 
-python -m paper paper/experiments/taper.py --jobs 4
+python -m paper run paper/experiments/taper.py --jobs 4
 
 Runs of a quarter of the usual length, with the learning rate falling at the same shares of it: 84 whole ones would
 take an H200 more than an hour.

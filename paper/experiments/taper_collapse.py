@@ -1,6 +1,6 @@
 """What DM(1, 16) hangs on: one thing changed at a time. CIFAR-10, 40 %, ResNet-56.
 
-python -m paper paper/experiments/taper_collapse.py --jobs 4
+python -m paper run paper/experiments/taper_collapse.py --jobs 4
 
 The paper prints 83.3 for it. With the taper inside DN it collapsed in a first run of 10,000 iterations (39.9, one
 seed). With the taper after DN, as in all rows here, three seeds ended at 80, 32 and 74 after 20,000 at lr 0.1, and at

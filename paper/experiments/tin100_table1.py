@@ -1,6 +1,6 @@
 """Table 1 on tin100 in place of CIFAR-100: 100 classes of Tiny-ImageNet, 50,000 images of 32 x 32.
 
-python -m paper paper/experiments/tin100_table1.py --only "symmetric 0.4" --jobs 4
+python -m paper run paper/experiments/tin100_table1.py --only "symmetric 0.4" --jobs 4
 
 It is another data set: the paper's numbers stand beside it to be compared in their order, not in their size.
 """

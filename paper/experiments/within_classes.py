@@ -1,6 +1,6 @@
 """Densities normalised over the batch or within every class: CIFAR-10 with 40 % symmetric noise.
 
-python -m paper paper/experiments/within_classes.py --jobs 4
+python -m paper run paper/experiments/within_classes.py --jobs 4
 
 ResNet-56 as in taper.py (5,000 iterations), and a net that trains on a CPU in some minutes.
 """

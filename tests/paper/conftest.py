@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from paper.finding import Finding
+from paper.findings import Finding
 from paper.quick import write_data
 from reweigh.lab.record import Header
 from reweigh.lab.spec import Run
