@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paper.presets import authors, paper
+from paper.protocols import authors, paper
 from reweigh.lab.data.registry import NAMES
 from reweigh.lab.objectives.losses import NAMES as LOSSES
 from reweigh.lab.objectives.methods import NAMES as METHODS
