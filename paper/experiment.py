@@ -26,7 +26,7 @@ METRICS: Mapping[str, str] = {
     "intact": "accuracy on the true training labels",
     "fit_clean": "share of clean training labels that are fitted",
     "fit_noisy": "share of noisy training labels that are fitted",
-    "given_up": "share of classes whose training labels have a mean p below half of chance",
+    "collapsed_classes": "share of classes whose training labels have a mean p below half of chance",
     "retrained": "test accuracy at the end of a second training on corrected labels",
     "mAP": "mean average precision of retrieval",
     "CMC-1": "share of queries whose first match is correct",
@@ -34,11 +34,11 @@ METRICS: Mapping[str, str] = {
 }
 """Measured values are shares from 0 to 1; reported ones are in percent, as papers print them."""
 LABELS: Mapping[str, str] = {
-    "corrupted": "train",
-    "intact": "train, true labels",
+    "corrupted": "train (given)",
+    "intact": "train (true)",
     "fit_clean": "clean fitted",
     "fit_noisy": "noisy fitted",
-    "given_up": "lost classes",
+    "collapsed_classes": "collapsed classes",
 }
 """Column headings of metrics, where they are not the metric's own name."""
 

@@ -130,7 +130,7 @@ def _grid(groups: Sequence[Group]) -> Panels:
     lams = sorted({lam for (lam, _), _ in members})
     panels: list[Figure] = []
     for rate in sorted({member.run.rate or 0.0 for _, member in members}):
-        for column, name in (("corrupted_accuracy", "training labels as given"), ("test_accuracy", "test")):
+        for column, name in (("train_accuracy", "training labels as given"), ("test_accuracy", "test")):
             for lam in lams:
                 chosen = [
                     (beta, member) for (own, beta), member in members if own == lam and (member.run.rate or 0.0) == rate

@@ -32,14 +32,18 @@ from reweigh.metrics import given_up
 FORMAT = 1
 RETRIEVAL = "retrieval.json"  # scores in a run's folder
 COLUMNS = (
-    *("step", "test_accuracy", "corrupted_accuracy", "intact_accuracy"),
+    *("step", "test_accuracy", "train_accuracy", "train_accuracy_clean"),
     *("p_clean", "p_noisy", "fit_clean", "fit_noisy"),
 )
-ROW_KEYS = {"corrupted_accuracy": "train_accuracy", "intact_accuracy": "train_accuracy_clean"}  # names in new runs
+RENAMED = {  # names in results of earlier versions
+    "corrupted_accuracy": "train_accuracy",
+    "intact_accuracy": "train_accuracy_clean",
+    "given_up": "collapsed_classes",
+}
 FINAL_METRICS = {
     "final": "test_accuracy",
-    "corrupted": "corrupted_accuracy",
-    "intact": "intact_accuracy",
+    "corrupted": "train_accuracy",
+    "intact": "train_accuracy_clean",
     "fit_clean": "fit_clean",
     "fit_noisy": "fit_noisy",
     "validation": "validation_accuracy",
@@ -119,7 +123,6 @@ class Finding:
     def run_summary(self) -> Told:
         """Return the finding as figures of runs expect it."""
         columns = {key: values for key, values in self.columns.items() if values}
-        columns |= {ROW_KEYS[key]: values for key, values in columns.items() if key in ROW_KEYS}
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         result: dict[str, Any] = {which: {"test_accuracy": self.metrics.get(which)} for which in ("final", "best")}
         return Told(Path(self.name), self.header, rows, result | {"diverged": self.diverged})
@@ -157,7 +160,7 @@ class Finding:
     @classmethod
     def from_mapping(cls, content: Mapping[str, Any], environments: list[Mapping[str, Any]]) -> Finding:
         """Read what `to_mapping` wrote."""
-        columns = content["columns"]
+        metrics, columns = current_names(content["metrics"]), current_names(content["columns"])
         if columns and {len(values) for values in columns.values()} != {len(columns.get("step", ()))}:
             raise ValueError(f"the columns of {content['name']} do not have one number for each step")
         head = content["header"]
@@ -170,7 +173,7 @@ class Finding:
             environments=tuple(environments[number] for number in head["environments"]),
         )
         diverged = content.get("diverged")
-        return cls(content["name"], header, content["metrics"], columns, content["seconds"], diverged)
+        return cls(content["name"], header, metrics, columns, content["seconds"], diverged)
 
 
 Store: TypeAlias = Mapping[str, Finding]
@@ -188,24 +191,24 @@ def read_finding(folder: Path) -> Finding | None:
         check_shape(folder / RETRIEVAL, scores, _METRICS)
     except DataError:
         return None
-    final, best = _stored_keys(result.get("final") or {}), result.get("best") or {}
+    final, best = current_names(result.get("final") or {}), result.get("best") or {}
     metrics: dict[str, float | None] = {name: final[key] for name, key in FINAL_METRICS.items() if key in final}
     if best.get("test_accuracy") is not None:
         metrics["best"] = best["test_accuracy"]
     if rows and (means := rows[-1].get("p_by_class")):
-        metrics["given_up"] = len(given_up(means)) / len(means)
+        metrics["collapsed_classes"] = len(given_up(means)) / len(means)
     diverged = result.get("diverged")
     if diverged is not None and "validation" in metrics:
         metrics["validation"] = None  # a diverged trial predicts one class for everything and must not win
-    kept = [_stored_keys(rows[i]) for i in thin(len(rows), POINTS)]
+    kept = [current_names(rows[i]) for i in thin(len(rows), POINTS)]
     columns = {key: [row.get(key) for row in kept] for key in COLUMNS if any(key in row for row in kept)}
     # rounded here, so that a finding is the same from its folder and from a results file
     return Finding(folder.name, header, _rounded(metrics | scores), _rounded(columns), result.get("seconds"), diverged)
 
 
-def _stored_keys(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of a run with the keys that results files use."""
-    return {**row, **{stored: row[key] for stored, key in ROW_KEYS.items() if key in row}}
+def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the names of earlier versions."""
+    return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
 def _rounded(value: Any) -> Any:
@@ -318,7 +321,8 @@ def read_results(path: Path) -> Results:
             for cell in content["cells"]
         )
         fields, environments = content["experiment"], content["environments"]
-        experiment = Experiment(**fields | {"metrics": tuple(fields["metrics"]), "cells": cells})
+        metrics = tuple(RENAMED.get(name, name) for name in fields["metrics"])
+        experiment = Experiment(**fields | {"metrics": metrics, "cells": cells})
 
         def finding(mapping: Mapping[str, Any]) -> Finding:
             return Finding.from_mapping(mapping, environments)

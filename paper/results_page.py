@@ -31,13 +31,26 @@ def write_page(root: Path = ROOT) -> Path:
     experiments = {each.name: each for each in load_all(sorted((root / "paper" / "experiments").glob("*.py")))}
     trained = {name: each for name, each in experiments.items() if each.cells}
     saved = [read_results(path) for path in sorted((root / "paper" / "results").glob("*.json"))]
-    own = {each.experiment.name: each for each in saved}
+    own = {each.experiment.name: with_current_texts(each, experiments) for each in saved}
     results = with_shared_runs(own, trained)
     figures = draw(results, root / "docs" / "figures")
     page = root / "docs" / "results.md"
     parts = (HEAD.strip(), claims_table(own), results_sections(results, figures, trained))
     page.write_text("\n\n".join(parts), encoding="utf-8")
     return page
+
+
+def with_current_texts(results: Results, experiments: Mapping[str, Experiment]) -> Results:
+    """Replace title, differences and notes by those of the experiment's file, which may be newer than the results."""
+    current = experiments.get(results.experiment.name)
+    if current is None:
+        return results
+    noted = {(cell.row, cell.column): cell.note for cell in current.cells}
+    cells = tuple(
+        replace(cell, note=noted.get((cell.row, cell.column), cell.note)) for cell in results.experiment.cells
+    )
+    experiment = replace(results.experiment, title=current.title, differs=current.differs, cells=cells)
+    return replace(results, experiment=experiment)
 
 
 def with_shared_runs(saved: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> dict[str, Results]:

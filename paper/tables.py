@@ -275,7 +275,7 @@ def notes(experiment: Experiment, several: Sequence[Block]) -> list[str]:
     cost = "not measured" if experiment.cost is None else f"{experiment.cost:g} s per run on {experiment.cost_on}"
     if experiment.cells:
         lines.append(f"Cost: {cost}.")
-    explained = [f"{label(each)}, {METRICS[each]}" for each in experiment.metrics if each not in ("final", "best")]
+    explained = [f"{label(each)}: {METRICS[each]}" for each in experiment.metrics if each not in ("final", "best")]
     if experiment.cells and explained:
         lines.append(f"Columns: {'; '.join(explained)}.")
     quoted = sorted({number.quoted for cell in experiment.cells for number in cell.reported if number.quoted})

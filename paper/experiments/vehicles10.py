@@ -25,7 +25,7 @@ PRINTED = {  # r = 0, r = 0.4
 
 
 def run(row: str, column: str) -> Run:
-    """The run of a cell."""
+    """Return the run of a cell."""
     rate = float(column.removeprefix("r = "))
     return regularised(
         row, lambda weighting: replace(paper("cifar100", rate=rate, weighting=weighting), data="vehicles10")
@@ -33,7 +33,7 @@ def run(row: str, column: str) -> Run:
 
 
 def line(row: str) -> Row:
-    """A row."""
+    """Return a row."""
     return Row(row, lambda column: run(row, column), PRINTED[row])
 
 

@@ -16,7 +16,7 @@ from reweigh.lab.spec import Run
 COLUMNS: dict[str, list[float | None]] = {
     "step": [100, 200],
     "test_accuracy": [0.5, 0.7],
-    "corrupted_accuracy": [0.3, 0.5],
+    "train_accuracy": [0.3, 0.5],
     "p_mean": [0.2, 0.4],
 }
 
