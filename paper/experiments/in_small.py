@@ -20,9 +20,9 @@ LEARNING_RATES = (0.001, 0.003, 0.01, 0.03)
 DIFFERS = "Other data, another net and 1,500 iterations of 128, so the paper's numbers are not shown."
 VERSIONS = (
     " This is the third version, made after seeing the results of two others, with trials of a quarter of a run, and "
-    "with learning rates from 0.003 to 0.1, of which many settings chose the smallest. All three give the same verdicts "
-    "on mode, variance and correction, but DM is first in two of the four columns of the first version and in all four "
-    "of the others."
+    "with learning rates from 0.003 to 0.1, of which many settings chose the smallest. All three give the same "
+    "verdicts on mode, variance and correction, but DM is first in two of the four columns of the first version and in "
+    "all four of the others."
 )
 SEEDS = (0, 1, 2)
 

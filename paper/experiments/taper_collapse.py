@@ -4,13 +4,13 @@ python -m paper run paper/experiments/taper_collapse.py --jobs 4
 
 The paper prints 83.3. With the taper inside DN, a first run of 10,000 iterations collapsed (39.9, one seed). With the
 taper after DN, as in all rows here, three seeds ended at 80, 32 and 74 after 20,000 iterations at lr 0.1, and at 80, 80
-and 83 at lr 0.01 (cifar10_headline); taper.py compares the two. Because seeds differ that much, each row has three, with
-runs of a quarter of that length.
+and 83 at lr 0.01 (cifar10_headline); taper.py compares the two. Because seeds differ that much, each row has three,
+with runs of a quarter of that length.
 
-Result: the net stops learning entire classes (`collapsed_classes`). At first p is near 0.1 everywhere, where the density
-favours whatever rises. The classes that rise first get all the weight; p of the labels of the others falls to 0.01 and
-stays there. The only change that prevents it is normalising within each class; all known settings of the authors
-together do not.
+Result: the net stops learning entire classes (`collapsed_classes`). At first p is near 0.1 everywhere, where the
+density favours whatever rises. The classes that rise first get all the weight; p of the labels of the others falls to
+0.01 and stays there. The only change that prevents it is normalising within each class; all known settings of the
+authors together do not.
 """
 
 from __future__ import annotations
