@@ -1,4 +1,4 @@
-"""The paper's tables and figures as experiments: runs in rows and columns, beside the printed numbers."""
+"""The paper's tables and figures as experiments: runs in rows and columns, with the printed numbers."""
 
 from paper.experiment import Cell, Choice, Experiment, Option, Procedure, Reported, Row, grid
 

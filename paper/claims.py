@@ -117,8 +117,8 @@ def clean_tracks_test(results: ByName) -> Outcome | None:
     }
     if not correlations:
         return None
-    setting, least = min(correlations.items(), key=lambda item: item[1])
-    where = ", ".join(map(str, setting[:3]))
+    least_at, least = min(correlations.items(), key=lambda item: item[1])
+    where = ", ".join(map(str, least_at[:3]))
     evidence = f"correlation at least {least:.3f}, over {len(correlations)} settings; least: {where}"
     return Outcome(least >= CORRELATED, evidence)
 

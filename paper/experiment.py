@@ -1,4 +1,4 @@
-"""What an experiment is: a table whose cells are runs, with the paper's numbers beside them; and how one is loaded."""
+"""Experiments: tables whose cells are runs, with the paper's numbers, in Python files."""
 
 from __future__ import annotations
 

@@ -199,14 +199,14 @@ def run_experiments(
     known = {name: finding for each in experiments for name, finding in options.saved_store(each).items()}
     batch = run_missing(chosen, options.root, jobs=options.jobs, known=known, watch=watch, should_stop=should_stop)
     results = []
-    for experiment, whole in zip(experiments, planned, strict=True):
+    for experiment, prepared in zip(experiments, planned, strict=True):
         path, store = options.results_file(experiment), known
         if path is not None:
             before = options.saved_results(experiment)  # read now: another process may have saved in the meantime
             store = known if before is None else {**before.store, **known}
-            findings = gather_findings(whole, options.root, store)
-            write_results(collect(whole, whole.seeds, findings, before), path)
-        selected = whole.only(*options.only)
+            findings = gather_findings(prepared, options.root, store)
+            write_results(collect(prepared, prepared.seeds, findings, before), path)
+        selected = prepared.only(*options.only)
         results.append(collect(selected, selected.seeds, gather_findings(selected, options.root, store)))
     return results, batch
 

@@ -81,7 +81,7 @@ class Table(NamedTuple):
 
     title: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
 
 
 def entries(experiment: Experiment, seeds: Sequence[int], store: Store) -> list[Entry]:

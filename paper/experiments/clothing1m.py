@@ -7,6 +7,7 @@ A run has 20,000 iterations of 32 images. It needs the data set clothing1m, in i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from paper import Experiment, Procedure, Row, grid
@@ -21,7 +22,7 @@ ANY = str([[1] * 14] * 14)  # Masking's structure: every confusion is possible
 
 def table(protocol: Protocol) -> Experiment:
     """Return Table 5 in one protocol."""
-    make = paper if protocol == "text" else authors
+    make: Callable[..., Run] = paper if protocol == "text" else authors
 
     def loss(name: str, weighting: str, printed: str, dn: bool = False) -> Row:
         run = replace(make("clothing1m", weighting=weighting), normalise="batch" if dn else "auto")
