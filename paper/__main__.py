@@ -24,7 +24,7 @@ from paper.tables import Table, block_table, blocks, choice_results, choice_tabl
 from reweigh.errors import warnings_told
 from reweigh.lab.cli.engine import summary
 from reweigh.lab.cli.failures import FAILED, STOPPED, verdict
-from reweigh.lab.cli.outputs import FIGURE, check_output
+from reweigh.lab.cli.outputs import check_output
 from reweigh.lab.cli.progress import Tell, progress
 from reweigh.lab.cli.stop import Stop
 from reweigh.lab.cli.terminal import print_json, say
@@ -33,6 +33,7 @@ from reweigh.lab.report import collect, group, write
 from reweigh.lab.run import Update
 from reweigh.lab.spec import Run, read_seeds
 
+FIGURE = (".svg", ".png", ".pdf")
 RUN_FIELDS = ("device", "data_root", "init_file", "workers", "precision")
 
 
