@@ -1,4 +1,4 @@
-"""Every claim, where it holds, where it does not, and where nothing was measured."""
+"""Claims that hold, that do not, and that were not measured."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_nothing_measured() -> None:
     assert {each.verdict for each in found} == {"not measured"}
 
 
-def test_wrong_labels_below_right_ones(table: Callable[..., Results]) -> None:
+def test_noisy_labels_below_clean_ones(table: Callable[..., Results]) -> None:
     cells = {("CCE", "CCE", 0.4): {"final": 0.5}}
     steps = {"step": [1, 2], "p_clean": [0.5, 0.9]}
     good = table("a", cells, steps | {"p_noisy": [0.2, 0.8]})
@@ -68,10 +68,10 @@ def test_early_stopping(table: Callable[..., Results]) -> None:
     assert "most: 10.00 (a, r = 0.2, DM(1))" in seen
 
 
-def test_early_stopping_is_not_judged_by_best_and_final_of_different_seeds(measured: Measured) -> None:
+def test_early_stopping_needs_best_and_final_of_the_same_seeds(measured: Measured) -> None:
     run = ours(0.4, weighting="DM(0.5, 8)")
     cell = Cell("DM", "r = 0.4", run, (Reported("best", 80.0),))
-    scores = [{"final": 0.8, "best": 0.8}, {"final": 0.1}]  # diverged before it was first looked at
+    scores = [{"final": 0.8, "best": 0.8}, {"final": 0.1}]  # diverged before the first evaluation
     found = [measured(replace(run, seed=seed), **metrics) for seed, metrics in enumerate(scores)]
     saved = collect(Experiment("a", "a", "ours", (cell,)), (0, 1), {each.name: each for each in found})
     assert judge("stopping", saved)[0] == "not measured"
@@ -110,7 +110,7 @@ def test_the_best_mode_rises(table: Callable[..., Results]) -> None:
     assert judge("mode", ablation(table, {0.2: 0.5, 0.4: 1, 0.6: 2}, "another"))[0] == "not measured"
 
 
-def test_ablations_on_several_data_sets_are_judged_apart_and_named(table: Callable[..., Results]) -> None:
+def test_ablations_on_several_data_sets_are_judged_separately(table: Callable[..., Results]) -> None:
     rising = ablation(table, {0.2: 0.5, 0.4: 1, 0.6: 2})
     small = ablation(table, {0.2: 1, 0.4: 1, 0.6: 0.5}, "ablation-digits")
     assert judge("mode", small)[1].startswith("ablation-digits: best mode 0.5 at r = 0.2")
@@ -127,11 +127,11 @@ def test_collapse_at_large_variance(table: Callable[..., Results]) -> None:
     assert judge("collapse", table("ablation", flat))[0] == "does not hold"
 
 
-def test_cce_and_dm_among_the_others(table: Callable[..., Results]) -> None:
+def test_cce_and_dm_against_other_rows(table: Callable[..., Results]) -> None:
     def at(cce: float, dm: float, rate: float = 0.4) -> Results:
         rows = {"CCE": ("CCE", cce), "GCE": ("GCE(0.7)", 0.8), "MAE": ("MAE", 0.3), "MSE": ("MSE", 0.5)}
         rows |= {"DM": ("DM(1, 8)", dm), "DM(1, 0)": ("DM(1, 0)", 0.99 if dm < 0.5 else 0.2)}
-        return table("a", {(row, taught, rate): {"final": value} for row, (taught, value) in rows.items()})
+        return table("a", {(row, weighting, rate): {"final": value} for row, (weighting, value) in rows.items()})
 
     assert judge("cce", at(0.79, 0.9))[0] == "holds"
     assert judge("cce", at(0.75, 0.9)) == (

@@ -33,12 +33,12 @@ def test_columns_and_rows_keep_their_order(tiny: Callable[..., Run]) -> None:
         ("OURS asymmetric", ["CCE-DN", "DM"]),
     ],
 )
-def test_only_takes_words_from_their_beginning_and_numbers_as_a_whole(words: str, rows: list[str]) -> None:
+def test_only_matches_beginnings_of_words_and_whole_numbers(words: str, rows: list[str]) -> None:
     found = table(Cell("CCE", "symmetric 0.4"), Cell("CCE-DN", "asymmetric 0.4"), Cell("DM", "asymmetric 0.2"))
     assert [cell.row for cell in found.only(words).cells] == rows
 
 
-def test_what_is_wrong_is_refused_with_a_sentence(tiny: Callable[..., Run]) -> None:
+def test_bad_tables_are_refused(tiny: Callable[..., Run]) -> None:
     with pytest.raises(ValueError, match="duplicate cell CCE / a"):
         table(Cell("CCE", "a"), Cell("CCE", "a"))
     with pytest.raises(ValueError, match="did you mean 'final'"):
@@ -52,21 +52,21 @@ def test_what_is_wrong_is_refused_with_a_sentence(tiny: Callable[..., Run]) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("EXPERIMENT = 3", "EXPERIMENT must be an Experiment or a list of them, not int"),
         ("x = 1", "not NoneType"),
         ("EXPERIMENT = (", "line 1: '\\(' was never closed"),
     ],
 )
-def test_a_file_that_is_no_experiment(tmp_path: Path, content: str, told: str) -> None:
+def test_a_file_without_an_experiment_is_refused(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(content)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         load(path)
 
 
-def test_of_several_files_no_two_experiments_share_a_name(tmp_path: Path) -> None:
+def test_two_experiments_with_one_name_are_refused(tmp_path: Path) -> None:
     paths = [tmp_path / f"{name}.py" for name in ("a", "b", "c")]
     for path, name in zip(paths, ("one", "two", "one"), strict=True):
         path.write_text(f"from paper import Experiment\nEXPERIMENT = Experiment('{name}', '', 'ours', ())")

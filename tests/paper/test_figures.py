@@ -55,7 +55,7 @@ def test_figure_2_has_dynamics_at_one_rate_and_the_best_modes(groups: list[Group
     assert c.series[0].y == pytest.approx((1 / 3, 1 / 2))
 
 
-def test_figure_2_shows_the_rate_it_is_asked_for(groups: list[Group]) -> None:
+def test_figure_2_at_a_given_rate(groups: list[Group]) -> None:
     a, b, _ = (figure for figure in paper_figure("2", groups, 0.2).figures if isinstance(figure, Lines))
     assert a.title == "(a) Mean p of the given label, r = 20 %"
     assert {series.name for series in b.series} == {"DM(0.5, 4)", "DM(0.5, 8)", "DM(1, 4)", "DM(1, 8)"}
@@ -73,7 +73,7 @@ def test_the_grid_has_a_column_for_each_mode_and_a_line_for_each_beta(groups: li
     }
 
 
-def test_figures_that_cannot_be_are_refused(groups: list[Group]) -> None:
+def test_impossible_figures_are_refused(groups: list[Group]) -> None:
     with pytest.raises(ValueError, match="figure is '7'; the paper's figures here are 1b, 2, grid"):
         paper_figure("7")
     with pytest.raises(ValueError, match="needs runs, and there are none"):

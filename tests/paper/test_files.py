@@ -1,4 +1,4 @@
-"""The experiments of the repository: they load, they hold the paper's numbers, and all of them run."""
+"""The experiments of the repository load, have the paper's numbers, and run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reweigh.lab.spec import Run
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "paper" / "experiments"
 FILES = sorted(FOLDER.glob("*.py"))
-# of two protocols or data sets with the same cells one is enough for every day
+# experiments with the same cells as another one, which suffices for the fast tests
 TWICE = ("cifar100_table1-text", "clothing1m-text", "regularisers-tin100", "cifar10_cifarnet", "tin100_table1")
 EVERY = [
     pytest.param(path, each.name, marks=[pytest.mark.slow] * (each.name in TWICE), id=each.name)
@@ -50,7 +50,7 @@ def test_every_experiment_runs_on_toy_data(path: Path, name: str, runs: Path) ->
     assert all(step.state == "done" for step in run_states(experiment, options))
 
 
-def test_they_say_what_they_are() -> None:
+def test_texts_and_the_guide_are_complete() -> None:
     every = [each for path in FILES for each in load(path)]
     assert max(Counter(each.name for each in every).values()) == 1
     for each in every:
@@ -63,7 +63,7 @@ def test_they_say_what_they_are() -> None:
         assert f"`{path.stem}`" in guide
 
 
-def test_figure_2_is_at_the_rate_it_says_whatever_is_measured(measured: Callable[..., Finding]) -> None:
+def test_figure_2_has_the_stated_rate_whatever_is_measured(measured: Callable[..., Finding]) -> None:
     experiment = named(FOLDER / "figure_2.py", "figure_2")
     columns = {"step": [1, 2], "test_accuracy": [0.3, 0.5], "p_mean": [0.2, 0.4]}
     runs = [cell.source for cell in experiment.cells if isinstance(cell.source, Run)]
@@ -115,7 +115,7 @@ def test_numbers_of_the_paper(place: tuple[str, ...], value: float, quoted: str)
     assert (found.value, found.quoted) == (value, quoted)
 
 
-def test_the_ablation_is_whole() -> None:
+def test_the_ablation_is_complete() -> None:
     experiment = named(FOLDER / "ablation.py", "ablation")
     assert len(experiment.rows) == 2 + 16
     assert len(experiment.columns) == 4
@@ -123,7 +123,7 @@ def test_the_ablation_is_whole() -> None:
     own = named(FOLDER / "cifar10_headline.py", "cifar10_headline")
     shared = {run.hash() for cell in experiment.cells for run in cell.runs}
     headline = {run.hash() for cell in own.cells if cell.column == "lr 0.1" for run in cell.runs}
-    assert len(shared & headline) == 6  # the same runs lie in the same folders
+    assert len(shared & headline) == 6  # shared runs are trained once
 
 
 def test_protocols_differ_as_reported() -> None:

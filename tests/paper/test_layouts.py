@@ -1,4 +1,4 @@
-"""CIFAR-100, Clothing1M and MARS in their official layouts: the experiments run as they are, a few iterations long."""
+"""Experiments on CIFAR-100, Clothing1M and MARS in their official layouts, with two iterations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "paper" / "experiments"
 
 
 def brief(experiment: Experiment, root: Path, batch: int) -> Experiment:
-    """Its own nets and settings, but two iterations of a few images."""
+    """Return the experiment with its own nets and settings, but two iterations of a few images."""
 
     def change(run: Run) -> Run:
         schedule = "constant"
@@ -84,7 +84,7 @@ def test_clothing1m(tmp_path: Path) -> None:
 
 
 def write_mars(folder: Path) -> None:
-    """Three persons to train on, three to find again, before two cameras each; junk and distractors."""
+    """Write three persons for training and three for retrieval, with two cameras each, and junk and distractors."""
     scipy_io = pytest.importorskip("scipy.io")
 
     def side(name: str, tracks: Sequence[tuple[int, int]]) -> None:
@@ -106,7 +106,7 @@ def write_mars(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_mars(tmp_path: Path) -> None:
-    """Every person's frames are alike here, so that any net finds them all again."""
+    """All frames of a person are the same here, so that any net retrieves them."""
     folder = tmp_path / "MARS"
     write_mars(folder)
     saved = run_part("mars", "GCE", folder, 4, tmp_path)

@@ -1,4 +1,4 @@
-"""Cells that take several runs: carried out, found again, together."""
+"""Cells with procedures of several runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def names(root: Path) -> set[str]:
         (Procedure("caffe_start"), "final"),
     ],
 )
-def test_procedures_are_found_again(tiny: Make, tmp_path: Path, procedure: Procedure, metric: str) -> None:
+def test_finished_procedures_are_found(tiny: Make, tmp_path: Path, procedure: Procedure, metric: str) -> None:
     held = {"validation": 0.2} if procedure.name == "forgetting" else {}
     experiment = table(Cell("CCE", "a", tiny(**held), procedure=procedure))
     assert not run_missing([experiment], tmp_path).failed
@@ -49,21 +49,21 @@ def test_procedures_are_found_again(tiny: Make, tmp_path: Path, procedure: Proce
 WARM, CAFFE = Procedure("warm_start", (("iterations", 2),)), Procedure("caffe_start")
 
 
-def test_procedures_go_on_together(tiny: Make, tmp_path: Path) -> None:
-    """What each needs next is carried out in one go; after a stop, too."""
+def test_procedures_run_together(tiny: Make, tmp_path: Path) -> None:
+    """The next runs of all procedures are one batch, after a stop, too."""
     cells = [Cell("warm", "a", tiny(), procedure=WARM), Cell("caffe", "a", tiny(), procedure=CAFFE)]
     alone = [run_missing([table(cell)], tmp_path / cell.row) for cell in cells]
-    told: list[tuple[int, int]] = []
-    for is_over in (lambda: len(told) > 4, lambda: False):
+    calls: list[tuple[int, int]] = []
+    for is_over in (lambda: len(calls) > 4, lambda: False):
         ended = run_missing(
             [table(*cells)],
             tmp_path / "both",
-            watch=lambda number, count, run, update: told.append((count, run.iterations)),
+            watch=lambda number, count, run, update: calls.append((count, run.iterations)),
             should_stop=is_over,
         )
     assert not any(each.failed or each.stopped for each in (*alone, ended))
-    assert told[:2] == [(2, 2)] * 2  # the first run of the one, beside the only one of the other
-    assert set(told[2:]) == {(2, 8)}  # what was cut short, beside the second run of the one
+    assert calls[:2] == [(2, 2)] * 2  # the first run of one procedure, with the only run of the other
+    assert set(calls[2:]) == {(2, 8)}  # the stopped run, with the second run of the other procedure
     for cell in cells:
         (one,), (other,) = (
             entries(table(cell), (0,), gather_findings(table(cell), tmp_path / side, {})) for side in (cell.row, "both")
@@ -71,7 +71,7 @@ def test_procedures_go_on_together(tiny: Make, tmp_path: Path) -> None:
         assert one.finding.columns == other.finding.columns
 
 
-def test_one_procedure_with_two_settings_is_two(tiny: Make, tmp_path: Path) -> None:
+def test_settings_distinguish_procedures(tiny: Make, tmp_path: Path) -> None:
     ways = [Procedure("warm_start", (("iterations", count),)) for count in (2, 3)]
     experiment = table(*(Cell(str(way.settings), "a", tiny(), procedure=way) for way in ways))
     assert not run_missing([experiment], tmp_path).failed
@@ -80,16 +80,16 @@ def test_one_procedure_with_two_settings_is_two(tiny: Make, tmp_path: Path) -> N
 
 def test_procedures_that_need_the_same_run_share_it(tiny: Make, tmp_path: Path) -> None:
     cells = [Cell(name, "a", tiny(name), procedure=WARM) for name in ("CCE", "MAE")]
-    told = []
-    ended = run_missing([table(*cells)], tmp_path, watch=lambda number, count, run, update: told.append(run.iterations))
+    calls = []
+    ended = run_missing(
+        [table(*cells)], tmp_path, watch=lambda number, count, run, update: calls.append(run.iterations)
+    )
     assert not ended.failed
-    assert told.count(2) == 2  # both iterations of it
+    assert calls.count(2) == 2  # both iterations of it
     assert len(gather_findings(table(*cells), tmp_path, {})) == 2
 
 
-def test_a_procedure_carries_out_what_was_only_measured_elsewhere(
-    tiny: Make, measured: Callable, tmp_path: Path
-) -> None:
+def test_a_procedure_repeats_a_run_without_a_folder(tiny: Make, measured: Callable, tmp_path: Path) -> None:
     known, cell = measured(tiny(), final=0.5), Cell("CCE", "a", tiny(), procedure=Procedure("label_correction"))
     assert not run_missing([table(cell)], tmp_path, known={known.name: known}).failed
     assert len(names(tmp_path)) == 2
@@ -104,7 +104,7 @@ def test_a_procedure_whose_run_fails_is_named(tiny: Make, tmp_path: Path) -> Non
     assert len(gather_findings(table(bad, good), tmp_path, {})) == 1
 
 
-def test_a_procedure_with_other_settings_is_another(tiny: Make, tmp_path: Path) -> None:
+def test_a_procedure_with_other_settings_is_not_found(tiny: Make, tmp_path: Path) -> None:
     run = tiny(validation=0.2)
     run_missing([table(Cell("CCE", "a", run, procedure=Procedure("forgetting", (("rates", (0.9,)),))))], tmp_path)
     usual = table(Cell("CCE", "a", run, procedure=Procedure("forgetting")))

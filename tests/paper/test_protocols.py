@@ -14,8 +14,10 @@ from reweigh.lab.spec import Run
 
 
 def test_protocols_differ_where_the_authors_did() -> None:
-    said, ran = paper("cifar100", rate=0.4), authors("cifar100", rate=0.4)
-    differing = {name for name in said.to_mapping() | ran.to_mapping() if getattr(said, name) != getattr(ran, name)}
+    printed, ran = paper("cifar100", rate=0.4), authors("cifar100", rate=0.4)
+    differing = {
+        name for name in printed.to_mapping() | ran.to_mapping() if getattr(printed, name) != getattr(ran, name)
+    }
     assert differing == {
         "net",
         "sampler",
@@ -25,10 +27,10 @@ def test_protocols_differ_where_the_authors_did() -> None:
         "caffe_momentum",
         "noise_count",
     }
-    assert (said.weight_decay, ran.weight_decay) == (1e-4, 5e-4)
-    assert (said.net, ran.net) == ("resnet44", "resnet44-projection")
-    assert said.iterations == ran.iterations == 30_000
-    assert said.batch_size == ran.batch_size == 256
+    assert (printed.weight_decay, ran.weight_decay) == (1e-4, 5e-4)
+    assert (printed.net, ran.net) == ("resnet44", "resnet44-projection")
+    assert printed.iterations == ran.iterations == 30_000
+    assert printed.batch_size == ran.batch_size == 256
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_the_nets_exist() -> None:
             assert protocol(data, weighting="CCE").net in names()
 
 
-def test_our_protocol_is_the_one_first_measured_with() -> None:
+def test_our_protocol() -> None:
     run = ours(0.4, weighting="GCE(0.7)")
     assert (run.net, run.batch_size, run.lr, run.weight_decay) == ("resnet56", 256, 0.1, 5e-4)
     assert (run.augment, run.precision, run.noise_count, run.include_true) == (
@@ -75,7 +77,7 @@ def test_our_protocol_is_the_one_first_measured_with() -> None:
     assert ours(0, weighting="CCE").noise is None
 
 
-def test_a_shortened_run_has_the_same_course() -> None:
+def test_a_shortened_run_has_the_same_schedule() -> None:
     run = paper("mars", weighting="CCE")
     assert shortened(run, 0.1).schedule == "halving(every=1000)"
     assert shortened(replace(run, schedule="halving(10000)"), 0.1).schedule == "halving(every=1000)"
@@ -85,7 +87,7 @@ def test_a_shortened_run_has_the_same_course() -> None:
 
 
 @pytest.mark.parametrize(
-    ("whole", "quarter"),
+    ("full", "quarter"),
     [
         ({"weighting": "DM(1, linear(0, 16, until=5000))"}, {"weighting": "DM(1, linear(0, 16, until=1250))"}),
         ({"weighting": "DM(1, linear(0, 16, until=0.1))"}, {"weighting": "DM(1, linear(0, 16, until=0.1))"}),
@@ -118,8 +120,8 @@ def test_a_shortened_run_has_the_same_course() -> None:
         ({"method": "Curriculum('a.npy', start=0.5)"}, {"method": "Curriculum('a.npy', start=0.5)"}),
     ],
 )
-def test_what_has_its_time_is_shortened_with_the_run(whole: dict[str, Any], quarter: dict[str, Any]) -> None:
-    short = shortened(Run(data="digits", net="mlp-8", iterations=20_000, **whole), 0.25)
+def test_schedules_and_methods_are_shortened_with_the_run(full: dict[str, Any], quarter: dict[str, Any]) -> None:
+    short = shortened(Run(data="digits", net="mlp-8", iterations=20_000, **full), 0.25)
     assert {name: getattr(short, name) for name in quarter} == quarter
 
 
@@ -137,7 +139,7 @@ def test_a_search_tries_every_beta_on_four_fifths() -> None:
 
 
 def test_trials_are_those_of_the_search(tiny: Callable[..., Run]) -> None:
-    """So that `reweigh search` on the same grid finds them done, and the other way round."""
+    """`reweigh search` on the same grid makes the same runs."""
     pytest.importorskip("optuna")
     from reweigh.lab.search import plan_search
 

@@ -62,7 +62,7 @@ def test_with_results(site: Path, measured: Callable[..., Finding]) -> None:
     assert (site / "docs" / "results.md").read_text() == before
 
 
-def test_a_run_that_went_on_elsewhere_names_both_devices(measured: Callable[..., Finding]) -> None:
+def test_a_run_resumed_elsewhere_names_both_devices(measured: Callable[..., Finding]) -> None:
     run = ours(weighting="CCE")
     finding = measured(run, final=0.5)
     gpu = {"commit": "c0ffee", "torch": "2.6", "device": "cuda", "device_name": "NVIDIA H200"}
@@ -72,7 +72,7 @@ def test_a_run_that_went_on_elsewhere_names_both_devices(measured: Callable[...,
     assert provenance(saved) == "*1 runs; seeds 0; commit c0ffee; torch 2.6; NVIDIA H200, cpu.*"
 
 
-def test_runs_are_shown_in_every_table_they_stand_in(site: Path, measured: Callable[..., Finding]) -> None:
+def test_runs_are_shown_in_every_table_that_has_them(site: Path, measured: Callable[..., Finding]) -> None:
     run = ours(weighting="CCE")
     later = "(Cell('CCE', 'a', ours(weighting='CCE')), Cell('MAE', 'a', ours(weighting='MAE')))"
     for name, figure in (("later", None), ("drawn", "grid")):

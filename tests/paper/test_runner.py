@@ -29,23 +29,23 @@ def names(root: Path) -> set[str]:
     return {summary.folder.name for summary in list_runs(root) if summary.state == "done"}
 
 
-def test_what_is_done_is_never_repeated(tiny: Make, tmp_path: Path) -> None:
+def test_finished_runs_are_not_repeated(tiny: Make, tmp_path: Path) -> None:
     cce, gce = tiny(), tiny("GCE(0.7)")
     experiment = table(Cell("CCE", "a", cce), Cell("CCE again", "a", cce), Cell("GCE", "a", gce), seeds=(0, 1))
-    told = []
+    updates = []
     for _ in range(2):
-        ended = run_missing([experiment], tmp_path, watch=lambda *update: told.append(update))
+        ended = run_missing([experiment], tmp_path, watch=lambda *update: updates.append(update))
         assert not ended.failed
         assert not ended.stopped
-    assert {run.folder_name() for _, _, run, _ in told} == names(tmp_path)
+    assert {run.folder_name() for _, _, run, _ in updates} == names(tmp_path)
     assert len(names(tmp_path)) == 4  # two runs, two seeds
-    rows = [update.row for _, _, _, update in told if update.row is not None]
+    rows = [update.row for _, _, _, update in updates if update.row is not None]
     assert len(rows) == 8
     found = gather_findings(experiment, tmp_path, {})
     assert len(entries(experiment, (0, 1), found)) == 6
 
 
-def test_a_stop_is_clean_and_the_same_call_goes_on(tiny: Make, tmp_path: Path) -> None:
+def test_a_stopped_call_resumes(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
     options = iter([False] * 12)
     ended = run_missing([experiment], tmp_path, should_stop=lambda: next(options, True))
@@ -60,7 +60,7 @@ def test_a_stop_is_clean_and_the_same_call_goes_on(tiny: Make, tmp_path: Path) -
         assert (other / name / "rows.jsonl").read_bytes() == (tmp_path / name / "rows.jsonl").read_bytes()
 
 
-def test_one_that_fails_does_not_stop_the_others(tiny: Make, tmp_path: Path) -> None:
+def test_a_failed_run_does_not_stop_the_others(tiny: Make, tmp_path: Path) -> None:
     bad = tiny("NoSuchWeighting(1)")
     ended = run_missing([table(Cell("bad", "a", bad), Cell("CCE", "a", tiny()))], tmp_path)
     assert list(ended.failed) == [bad.folder_name()]
@@ -68,12 +68,10 @@ def test_one_that_fails_does_not_stop_the_others(tiny: Make, tmp_path: Path) -> 
     assert names(tmp_path) == {tiny().folder_name()}
 
 
-def test_one_that_ran_out_of_memory_leaves_it_to_the_others(
-    tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_run_releases_its_memory(tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alive, held = list[bool](), list["weakref.ref[set[int]]"]()
 
-    def execute(run: Run, root: Path, **told: object) -> Path:
+    def execute(run: Run, root: Path, **options: object) -> Path:
         alive.extend(each() is not None for each in held)
         large = set[int]()
         held.append(weakref.ref(large))
@@ -85,14 +83,14 @@ def test_one_that_ran_out_of_memory_leaves_it_to_the_others(
     assert alive == [False]
 
 
-def test_what_is_known_from_elsewhere_is_not_run_here(tiny: Make, measured: Callable, tmp_path: Path) -> None:
+def test_known_runs_are_not_run(tiny: Make, measured: Callable, tmp_path: Path) -> None:
     known = measured(tiny(), final=0.5)
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
     run_missing([experiment], tmp_path, known={known.name: known})
     assert names(tmp_path) == {tiny("GCE(0.7)").folder_name()}
 
 
-def test_a_choice_is_made_by_the_held_out_part(tiny: Make, measured: Callable, tmp_path: Path) -> None:
+def test_a_choice_is_scored_on_the_hold_out(tiny: Make, measured: Callable, tmp_path: Path) -> None:
     choice = search_beta(tiny, 0.5, (1, 8, 16), short=0.5)
     cell = Cell("DM", "a", choice)
     judged = zip(choice.options, (0.2, 0.6, 0.6), strict=True)
@@ -113,9 +111,7 @@ def test_a_choice_is_made_by_the_held_out_part(tiny: Make, measured: Callable, t
     assert len(names(tmp_path)) == 3 + 2
 
 
-def test_trials_are_not_compared_where_the_data_changed_between_them(
-    tiny: Make, measured: Callable, tmp_path: Path
-) -> None:
+def test_trials_on_different_data_are_not_compared(tiny: Make, measured: Callable, tmp_path: Path) -> None:
     choice = search_beta(tiny, 0.5, (1, 8), short=0.5)
     found = [measured(option.trial, validation=0.5) for option in choice.options]
     found[1] = replace(found[1], header=replace(found[1].header, data_hash="f" * 64))
@@ -123,22 +119,24 @@ def test_trials_are_not_compared_where_the_data_changed_between_them(
     assert decide(choice, known) is None
     experiment = table(Cell("DM", "a", choice), Cell("CCE", "a", tiny()))
     ended = run_missing([experiment], tmp_path, known=known)
-    assert names(tmp_path) == {tiny().folder_name()}  # what does not depend on the choice is carried out
+    assert names(tmp_path) == {tiny().folder_name()}  # only the run that does not depend on the choice
     (reason,) = set(ended.failed.values())
     assert set(ended.failed) == set(known)
     assert reason.startswith("the data changed between the trials of beta")
     assert "dddddddddddd (1), ffffffffffff (1)" in reason
 
 
-def test_several_experiments_go_in_one_queue(tiny: Make, tmp_path: Path) -> None:
-    """The second one's runs do not wait for the trials, and what these decide, of the first."""
+def test_several_experiments_share_a_queue(tiny: Make, tmp_path: Path) -> None:
+    """The runs of the second do not wait for the trials of the first."""
     first = replace(table(Cell("DM", "a", search_beta(tiny, 0.5, (1, 8), short=0.5))), name="first")
     second = replace(table(Cell("CCE", "a", tiny()), Cell("warm", "a", tiny(), procedure=WARM)), name="second")
-    told = list[Run]()
+    trained = list[Run]()
     options = Options(tmp_path / "runs", save=tmp_path)
-    both, ended = run_experiments([first, second], options, watch=lambda number, count, run, update: told.append(run))
+    both, ended = run_experiments(
+        [first, second], options, watch=lambda number, count, run, update: trained.append(run)
+    )
     assert not ended.failed
-    order = [(run.weighting, run.iterations) for run in dict.fromkeys(told)]
+    order = [(run.weighting, run.iterations) for run in dict.fromkeys(trained)]
     assert order[:4] == [("CCE", 8), ("DM(0.5, 1)", 4), ("DM(0.5, 8)", 4), ("CCE", 2)]
     assert order[4][0] in ("DM(0.5, 1)", "DM(0.5, 8)")
     assert order[5:] == [("CCE", 8)]
@@ -147,7 +145,7 @@ def test_several_experiments_go_in_one_queue(tiny: Make, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_several_at_a_time_give_the_same(tiny: Make, tmp_path: Path) -> None:
+def test_parallel_runs_give_the_same(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
     run_missing([experiment], tmp_path / "one")
     run_missing([experiment], tmp_path / "two", jobs=2)
@@ -171,7 +169,7 @@ def test_runs_saved_before_they_were_scored_are_scored(
     assert read_results(tmp_path / "results" / "toy.json").entries[0].finding.metrics["mAP"] == 0.5
 
 
-def test_a_diverged_run_goes_without_scores(tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverged_run_has_no_retrieval_scores(tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paper.runner.retrieval_scores", lambda *_: {"mAP": 0.5, "CMC-1": 0.6})
     cells = Cell("CCE", "a", tiny()), Cell("far too fast", "a", tiny(lr=1e30))
     (saved,), ended = run_experiments([table(*cells, scored="retrieval", metrics=("mAP",))], Options(tmp_path / "runs"))
@@ -180,7 +178,7 @@ def test_a_diverged_run_goes_without_scores(tiny: Make, tmp_path: Path, monkeypa
     assert ["mAP" in entry.finding.metrics for entry in saved.entries] == [True, False]
 
 
-def test_one_that_cannot_be_scored_does_not_stop_the_others(
+def test_a_failed_evaluation_does_not_stop_the_others(
     tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def score_run(run: Run, *_: object) -> dict[str, float]:
@@ -196,7 +194,7 @@ def test_one_that_cannot_be_scored_does_not_stop_the_others(
     assert len(read_results(tmp_path / "toy.json").entries) == 2
 
 
-def test_a_sitting_ends_in_time_and_saves(tiny: Make, tmp_path: Path) -> None:
+def test_results_are_saved_before_the_deadline(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "b", tiny("GCE(0.7)")))
     options = Options(tmp_path / "runs", only=("CCE",), save=tmp_path / "results")
     assert [step.state for step in run_states(experiment, options)] == ["missing"]
@@ -216,16 +214,16 @@ def test_the_first_phrase_comes_first_across_tables(tiny: Make, tmp_path: Path) 
     cells = (Cell("CCE", "a", tiny()), Cell("MSE", "a", tiny("MSE")))
     one, other = table(*cells), replace(table(Cell("GCE", "b", tiny("GCE(0.7)"))), name="other")
     options = Options(tmp_path / "runs", only=("MSE", "other b", "CCE"))
-    begun = list[str]()
+    started = list[str]()
     found, ended = run_experiments(
-        [one, other], options, watch=lambda _number, _count, run, _update: begun.append(run.weighting or "")
+        [one, other], options, watch=lambda _number, _count, run, _update: started.append(run.weighting or "")
     )
     assert not ended.failed
-    assert list(dict.fromkeys(begun)) == ["MSE", "GCE(0.7)", "CCE"]
+    assert list(dict.fromkeys(started)) == ["MSE", "GCE(0.7)", "CCE"]
     assert [[entry.row for entry in saved.entries] for saved in found] == [["CCE", "MSE"], ["GCE"]]
 
 
-def test_what_several_machines_saved_comes_together(tiny: Make, tmp_path: Path) -> None:
+def test_results_of_several_machines_are_merged(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
     for row in ("CCE", "GCE"):
         run_experiments([experiment], Options(tmp_path / row, only=(row,), save=tmp_path / f"{row}.json"))
@@ -236,21 +234,21 @@ def test_what_several_machines_saved_comes_together(tiny: Make, tmp_path: Path) 
     assert [entry.row for entry in read_results(tmp_path / "CCE.json").entries] == ["CCE", "GCE"]
 
 
-def test_what_another_sitting_saved_meanwhile_stays(tiny: Make, tmp_path: Path) -> None:
+def test_results_saved_meanwhile_are_kept(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
     one, other = (Options(tmp_path / row, only=(row,), save=tmp_path / "toy.json") for row in ("CCE", "GCE"))
-    begun = list[bool]()
+    started = list[bool]()
 
     def tell(*update: object) -> None:
-        if not begun:
-            begun.append(True)
+        if not started:
+            started.append(True)
             run_experiments([experiment], other)
 
     run_experiments([experiment], one, watch=tell)
     assert [entry.row for entry in read_results(tmp_path / "toy.json").entries] == ["CCE", "GCE"]
 
 
-def test_other_weights_to_start_from_are_another_run(tiny: Make, tmp_path: Path) -> None:
+def test_initial_weights_distinguish_runs(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()))
     names = set()
     for content in (b"one", b"two"):
@@ -262,7 +260,7 @@ def test_other_weights_to_start_from_are_another_run(tiny: Make, tmp_path: Path)
         Options(tmp_path, fields={"init_file": str(tmp_path / "none")}).apply(experiment)
 
 
-def test_what_is_asked_for_is_checked(tmp_path: Path) -> None:
+def test_bad_options_are_refused(tmp_path: Path) -> None:
     for wrong in ({"jobs": 0}, {"minutes": 0.0}, {"quick": True, "save": tmp_path}):
         with pytest.raises(ValueError, match=r"expected|leave out"):
             Options(tmp_path, **wrong)
@@ -278,13 +276,13 @@ def test_what_is_asked_for_is_checked(tmp_path: Path) -> None:
             read_seeds(text)
 
 
-def test_a_run_counts_in_every_table_it_stands_in(tiny: Make, tmp_path: Path) -> None:
+def test_a_run_counts_in_every_table_that_has_it(tiny: Make, tmp_path: Path) -> None:
     first, cce, gce = tmp_path / "results", Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)"))
     run_experiments([table(cce)], Options(tmp_path / "runs", save=first))
     other = replace(table(cce, gce), name="other")
     (first / "notes.json").write_text("[]")
-    beside = Options(tmp_path / "elsewhere", save=first)
-    assert [step.state for step in run_states(other, beside)] == ["done", "missing"]
+    same_folder = Options(tmp_path / "elsewhere", save=first)
+    assert [step.state for step in run_states(other, same_folder)] == ["done", "missing"]
     added = Options(tmp_path / "elsewhere", add=(first / "toy.json",))
     assert select([other], added) == [other]
     assert [step.state for step in run_states(other, added)] == ["done", "missing"]

@@ -60,7 +60,7 @@ def test_mean_and_spread_over_seeds(experiment: Experiment, store: dict[str, Fin
     assert not second.lines[0].measured
 
 
-def test_kinds_are_never_mixed(experiment: Experiment, store: dict[str, Finding]) -> None:
+def test_kinds_are_not_mixed(experiment: Experiment, store: dict[str, Finding]) -> None:
     found = entries(experiment, (0, 1, 2), store)
     for fields in ({"precision": "bf16"}, {"deterministic": True}):
 
@@ -80,7 +80,7 @@ def test_kinds_are_never_mixed(experiment: Experiment, store: dict[str, Finding]
     assert [line.row for line in made[1].lines] == ["CCE"]
 
 
-def test_seeds_on_data_that_have_changed_are_told_apart(experiment: Experiment, store: dict[str, Finding]) -> None:
+def test_seeds_on_changed_data_are_separate(experiment: Experiment, store: dict[str, Finding]) -> None:
     name = replace(experiment.cells[0].runs[0], seed=2).folder_name()
     changed = replace(store[name], header=replace(store[name].header, data_hash="0123456789abcdef" * 4))
     saved = collect(experiment, (0, 1, 2), store | {name: changed})
@@ -92,12 +92,12 @@ def test_seeds_on_data_that_have_changed_are_told_apart(experiment: Experiment, 
     assert [line.measured["final"].mean for line in first.lines if line.measured] == [pytest.approx(0.51), 0.7]
     assert [(line.row, line.seeds, line.measured["final"].mean) for line in second.lines] == [("CCE", (2,), 0.54)]
     assert third.kind is None
-    told = "The data changed between runs"
-    assert told in markdown(experiment, blocks(saved))
-    assert told not in markdown(experiment, blocks(collect(experiment, (0, 1, 2), store)))
+    note = "The data changed between runs"
+    assert note in markdown(experiment, blocks(saved))
+    assert note not in markdown(experiment, blocks(collect(experiment, (0, 1, 2), store)))
 
 
-def test_other_data_of_another_row_are_no_change(experiment: Experiment, store: dict[str, Finding]) -> None:
+def test_different_data_of_another_row_are_no_change(experiment: Experiment, store: dict[str, Finding]) -> None:
     name = experiment.cells[2].runs[0].folder_name()
     sized = store[name].header
     header = replace(sized, data_hash="0" * 64, run=replace(sized.run, image_size=16))
@@ -106,7 +106,7 @@ def test_other_data_of_another_row_are_no_change(experiment: Experiment, store: 
     assert [line.row for line in first.lines if line.measured] == ["CCE", "DM"]
 
 
-def test_measured_stands_beside_reported(experiment: Experiment, store: dict[str, Finding]) -> None:
+def test_measured_and_reported_numbers(experiment: Experiment, store: dict[str, Finding]) -> None:
     found = blocks(collect(experiment, (0, 1, 2), store))
     grid = block_table(found[0], experiment.metrics)
     assert grid.title == "r = 0.4 (protocol authors, fp32, not deterministic)"
@@ -123,11 +123,11 @@ def test_measured_stands_beside_reported(experiment: Experiment, store: dict[str
     assert "| CCE | 52.0 ± 2.0 | 60.0 ± 0.0 | 53.2 | - | 3 |" in page
     assert "## r = 0.6 (nothing measured)" in page
     assert "- DM: a note" in page
-    told = mapping(experiment, found)
-    assert json.loads(json.dumps(told))["blocks"][0]["rows"][0]["measured"]["final"]["seeds"] == 3
+    values = mapping(experiment, found)
+    assert json.loads(json.dumps(values))["blocks"][0]["rows"][0]["measured"]["final"]["seeds"] == 3
 
 
-def test_seeds_that_diverged_are_told(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
+def test_diverged_seeds_are_counted(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
     name = experiment.cells[0].runs[0].folder_name()
     saved = collect(experiment, (0, 1, 2), store | {name: replace(store[name], diverged=20)})
     write_results(saved, tmp_path / "toy.json")
@@ -138,7 +138,7 @@ def test_seeds_that_diverged_are_told(experiment: Experiment, store: dict[str, F
     assert [entry.finding.run_summary().diverged for entry in each.entries][:2] == [20, None]
 
 
-def test_results_are_kept_and_read_back(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
+def test_results_are_read_back(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
     saved = collect(experiment, (0, 1, 2), store)
     write_results(saved, tmp_path / "a" / "toy.json")
     content = (tmp_path / "a" / "toy.json").read_text()
@@ -150,7 +150,7 @@ def test_results_are_kept_and_read_back(experiment: Experiment, store: dict[str,
     assert again.environments == [{"commit": "c0ffee", "torch": "2.6", "device": "cpu"}]
 
 
-def test_a_run_from_given_weights_is_saved_without_their_folder(tiny: Make, measured: Measured, tmp_path: Path) -> None:
+def test_initial_weights_are_saved_without_their_folder(tiny: Make, measured: Measured, tmp_path: Path) -> None:
     run = tiny(init_file="/somewhere/weights.safetensors", init_hash="0123456789ab")
     experiment = Experiment("toy", "A toy", "ours", (Cell("CCE", "a", run),))
     write_results(collect(experiment, (0,), {run.folder_name(): measured(run, final=0.5)}), tmp_path / "toy.json")
@@ -159,7 +159,7 @@ def test_a_run_from_given_weights_is_saved_without_their_folder(tiny: Make, meas
     assert entry.finding.run.folder_name() == entry.finding.name == run.folder_name()
 
 
-def test_results_are_added_to(experiment: Experiment, store: dict[str, Finding], measured: Measured) -> None:
+def test_results_are_extended(experiment: Experiment, store: dict[str, Finding], measured: Measured) -> None:
     first = collect(experiment, (0, 1, 2), store)
     bf16 = experiment.map_runs(lambda run: replace(run, precision="bf16"))
     both = collect(bf16, (0,), store, first)
@@ -171,7 +171,7 @@ def test_results_are_added_to(experiment: Experiment, store: dict[str, Finding],
     assert newer in [entry.finding for entry in replaced.entries]
 
 
-def test_a_cell_that_has_become_another_run_is_not_averaged_with_what_it_was(
+def test_results_of_a_changed_run_are_dropped(
     experiment: Experiment, store: dict[str, Finding], measured: Measured
 ) -> None:
     before = collect(experiment, (0, 1, 2), store)
@@ -184,9 +184,9 @@ def test_a_cell_that_has_become_another_run_is_not_averaged_with_what_it_was(
     assert unmeasured[0].seeds == (0, 1, 2)  # old results are better than none
 
 
-def test_a_part_is_saved_without_losing_the_rest(experiment: Experiment, store: dict[str, Finding]) -> None:
-    whole = collect(experiment, (0, 1, 2), store)
-    part = collect(experiment.only("DM"), (0,), store, whole)
+def test_saving_a_part_keeps_the_rest(experiment: Experiment, store: dict[str, Finding]) -> None:
+    full = collect(experiment, (0, 1, 2), store)
+    part = collect(experiment.only("DM"), (0,), store, full)
     assert {entry.row for entry in part.entries} == {"CCE", "DM"}
     assert isinstance(part, Results)
 
@@ -229,13 +229,13 @@ def test_a_damaged_file_is_refused(
         read_results(path)
 
 
-def test_every_trial_stands_beside_what_it_decided(tiny: Callable[..., Run], measured: Callable[..., Finding]) -> None:
-    whole, begun, never = (search_rate(tiny(name), (0.1, 0.3)) for name in ("CCE", "GCE", "MAE"))
-    scores = zip((*whole.options, begun.options[0]), (0.4, 0.6125, 0.5), strict=True)
+def test_choices_with_the_scores_of_their_trials(tiny: Callable[..., Run], measured: Callable[..., Finding]) -> None:
+    complete, partial, never = (search_rate(tiny(name), (0.1, 0.3)) for name in ("CCE", "GCE", "MAE"))
+    scores = zip((*complete.options, partial.options[0]), (0.4, 0.6125, 0.5), strict=True)
     store = {option.trial.folder_name(): measured(option.trial, validation=score) for option, score in scores}
     cells = (
-        Cell("CCE", "own lr", whole),
-        Cell("GCE", "own lr", begun),
+        Cell("CCE", "own lr", complete),
+        Cell("GCE", "own lr", partial),
         Cell("MAE", "own lr", never),
         Cell("CCE", "lr 0.1", tiny("CCE")),
     )
