@@ -19,8 +19,18 @@ from paper.experiment import Experiment, load_all
 from paper.figures import NAMES, Panels, paper_figure, results_figure
 from paper.findings import Results
 from paper.results_page import ROOT, write_page
-from paper.runner import Options, RunState, Watch, deadline, run_experiments, run_states, select
-from paper.tables import Table, block_table, blocks, choice_results, choice_tables, mapping, markdown, notes, text_lines
+from paper.runner import RunOptions, RunState, Watch, deadline, run_experiments, run_states, select
+from paper.tables import (
+    TextTable,
+    block_table,
+    blocks,
+    choice_results,
+    choice_tables,
+    mapping,
+    markdown,
+    notes,
+    text_lines,
+)
 from reweigh.errors import warnings_told
 from reweigh.lab.cli.engine import summary
 from reweigh.lab.cli.failures import FAILED, STOPPED, verdict
@@ -57,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
     check_output("--output", arguments.output, (".md",))
     check_output("--figure", arguments.figure, FIGURE)
     fields = {name: value for name in RUN_FIELDS if (value := getattr(arguments, name)) is not None}
-    options = Options(
+    options = RunOptions(
         runs=arguments.runs,
         only=tuple(arguments.only),
         seeds=None if arguments.seeds is None else read_seeds(arguments.seeds),
@@ -117,7 +127,7 @@ def _show_states(states: Sequence[tuple[Experiment, RunState]], as_json: bool) -
         print_json({"runs": [dict(zip(keys, row, strict=True)) for row in rows]})
         return
     texts = [(name, run, "trial" * is_trial, state, str(step)) for name, run, state, step, is_trial in rows]
-    for line in text_lines(Table("", ("experiment", "run", "", "state", "last evaluation"), texts), left=4):
+    for line in text_lines(TextTable("", ("experiment", "run", "", "state", "last evaluation"), texts), left=4):
         print(line)
     left = sum(state != "done" for _, _, state, _, _ in rows)
     print(f"\n{left} of {len(rows)} runs are missing; runs that a trial decides are not counted before it is done")

@@ -26,7 +26,7 @@ ABLATION = "ablation"  # beginning of the names of ablations, such as "ablation-
 UNIFORM = ("DM(1, 0)", "DM(beta=0)")  # rows that weight all examples equally: the paper's baseline, not its method
 
 
-class Outcome(NamedTuple):
+class Judgement(NamedTuple):
     """Whether a claim holds, and the evidence."""
 
     holds: bool
@@ -38,7 +38,7 @@ class Claim(NamedTuple):
 
     text: str
     rule: str
-    judge: Callable[[ByName], Outcome | None]
+    judge: Callable[[ByName], Judgement | None]
 
 
 class Verdict(NamedTuple):
@@ -60,7 +60,7 @@ def verdicts(results: ByName) -> list[Verdict]:
     return judged
 
 
-def noisy_below_clean(results: ByName) -> Outcome | None:
+def noisy_below_clean(results: ByName) -> Judgement | None:
     """Compare the mean p of noisy and clean labels at every evaluation of every run with noise."""
     total = below = runs = 0
     for entry in _entries(results):
@@ -75,10 +75,10 @@ def noisy_below_clean(results: ByName) -> Outcome | None:
         below += sum(noisy < clean for clean, noisy in pairs)
     if not total:
         return None
-    return Outcome(below == total, f"below in {below:,} of {total:,} evaluations of {runs} runs")
+    return Judgement(below == total, f"below in {below:,} of {total:,} evaluations of {runs} runs")
 
 
-def stopping_unnecessary(results: ByName) -> Outcome | None:
+def stopping_unnecessary(results: ByName) -> Judgement | None:
     """Compare best and final accuracy of DM(lam > 0), under noise, at the settings that the paper prints."""
     drops: dict[frozenset[str], tuple[float, str]] = {}  # by runs, which may occur in several tables
     for each, block in _blocks(results):
@@ -98,10 +98,10 @@ def stopping_unnecessary(results: ByName) -> Outcome | None:
     drop, where = max(drops.values())
     within = sum(each <= STOPPING_GAIN for each, _ in drops.values())
     evidence = f"within {STOPPING_GAIN:g} point in {within} of {len(drops)}; most: {drop:.2f} ({where})"
-    return Outcome(drop <= STOPPING_GAIN, evidence)
+    return Judgement(drop <= STOPPING_GAIN, evidence)
 
 
-def clean_tracks_test(results: ByName) -> Outcome | None:
+def clean_tracks_test(results: ByName) -> Judgement | None:
     """Correlate final accuracy on true training labels and on the test set, for each data set, net and noise rate."""
     groups: dict[tuple[object, ...], dict[str, tuple[float, float]]] = {}
     for entry in _entries(results):
@@ -120,10 +120,10 @@ def clean_tracks_test(results: ByName) -> Outcome | None:
     least_at, least = min(correlations.items(), key=lambda item: item[1])
     where = ", ".join(map(str, least_at[:3]))
     evidence = f"correlation at least {least:.3f}, over {len(correlations)} settings; least: {where}"
-    return Outcome(least >= CORRELATED, evidence)
+    return Judgement(least >= CORRELATED, evidence)
 
 
-def mode_rises(results: ByName) -> Outcome | None:
+def mode_rises(results: ByName) -> Judgement | None:
     """Follow the mode of the best DM over the noise rates of every ablation."""
     outcomes = []
     for name, by_rate in _ablations(results):
@@ -135,13 +135,13 @@ def mode_rises(results: ByName) -> Outcome | None:
         if len(best) >= FEWEST:
             modes = list(best.values())
             listed = ", ".join(f"{mode:.2g} at r = {rate:g}" for rate, mode in best.items())
-            outcomes.append(Outcome(modes == sorted(modes) and modes[-1] > modes[0], f"{name}: best mode {listed}"))
+            outcomes.append(Judgement(modes == sorted(modes) and modes[-1] > modes[0], f"{name}: best mode {listed}"))
     if not outcomes:
         return None
-    return Outcome(all(each.holds for each in outcomes), "; ".join(each.evidence for each in outcomes))
+    return Judgement(all(each.holds for each in outcomes), "; ".join(each.evidence for each in outcomes))
 
 
-def cce_competitive(results: ByName) -> Outcome | None:
+def cce_competitive(results: ByName) -> Judgement | None:
     """Compare CCE with GCE, MAE and MSE in every noisy column that has all four."""
     behind = []
     for each, block in _blocks(results):
@@ -155,10 +155,10 @@ def cce_competitive(results: ByName) -> Outcome | None:
     most, where = max(behind)
     near = sum(gap <= COMPETITIVE for gap, _ in behind)
     evidence = f"within {COMPETITIVE:g} points in {near} of {len(behind)} columns; most: {most:.2f} ({where})"
-    return Outcome(most <= COMPETITIVE, evidence)
+    return Judgement(most <= COMPETITIVE, evidence)
 
 
-def dm_best(results: ByName) -> Outcome | None:
+def dm_best(results: ByName) -> Judgement | None:
     """Find the best row of every column that has DM and at least two others."""
     lost, count = [], 0
     for _, block in _blocks(results):
@@ -175,10 +175,10 @@ def dm_best(results: ByName) -> Outcome | None:
     if not count:
         return None
     evidence = f"best in {count - len(lost)} of {count} columns"
-    return Outcome(not lost, evidence if not lost else f"{evidence}; not in {'; '.join(lost)}")
+    return Judgement(not lost, evidence if not lost else f"{evidence}; not in {'; '.join(lost)}")
 
 
-def variance_collapses(results: ByName) -> Outcome | None:
+def variance_collapses(results: ByName) -> Judgement | None:
     """Look for a mode of an ablation whose largest beta ends far below its best beta."""
     falls = []
     for name, by_rate in _ablations(results):
@@ -192,10 +192,10 @@ def variance_collapses(results: ByName) -> Outcome | None:
         return None
     fall, where = max(falls)
     many = sum(each >= COLLAPSE for each, _ in falls)
-    return Outcome(fall >= COLLAPSE, f"in {many} of {len(falls)} modes and rates; most: {fall:.1f} points ({where})")
+    return Judgement(fall >= COLLAPSE, f"in {many} of {len(falls)} modes and rates; most: {fall:.1f} points ({where})")
 
 
-def correction_helps(results: ByName) -> Outcome | None:
+def correction_helps(results: ByName) -> Judgement | None:
     """Compare the accuracy of DM after training on corrected labels with that before."""
     gains = []
     for _, block in _blocks(results):
@@ -205,10 +205,10 @@ def correction_helps(results: ByName) -> Outcome | None:
                 gains.append((gain, f"{gain:+.1f} ({block.experiment}, {block.column}, {line.row})"))
     if not gains:
         return None
-    return Outcome(min(gains)[0] > 0, ", ".join(text for _, text in gains))
+    return Judgement(min(gains)[0] > 0, ", ".join(text for _, text in gains))
 
 
-def one_rate_serves(results: ByName) -> Outcome | None:
+def one_rate_serves(results: ByName) -> Judgement | None:
     """Compare every row at its own best learning rate with the same row at the shared one."""
     changed, count = [], 0
     for each in results.values():
@@ -223,7 +223,7 @@ def one_rate_serves(results: ByName) -> Outcome | None:
     if not count:
         return None
     evidence = f"within {COMPETITIVE:g} points in {count - len(changed)} of {count} rows"
-    return Outcome(not changed, "; ".join([evidence, *(text for _, text in sorted(changed))]))
+    return Judgement(not changed, "; ".join([evidence, *(text for _, text in sorted(changed))]))
 
 
 CLAIMS = (

@@ -47,7 +47,7 @@ def _never() -> bool:
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """What to run of experiments, and how.
 
     Attributes:
@@ -118,7 +118,7 @@ class Options:
 
 
 @dataclass
-class Batch:
+class BatchResult:
     """How a batch of runs ended: what failed and why, and whether it was stopped early."""
 
     failed: dict[str, str] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class RunState(NamedTuple):
     is_trial: bool
 
 
-def select(experiments: Sequence[Experiment], options: Options) -> list[Experiment]:
+def select(experiments: Sequence[Experiment], options: RunOptions) -> list[Experiment]:
     """Return the experiments that have selected cells, and those without cells, which are figures.
 
     Raise ValueError for a phrase or a results file that matches none of them.
@@ -161,7 +161,7 @@ def _unseeded(run: Run) -> str:
     return replace(run, seed=0).folder_name()
 
 
-def run_states(experiment: Experiment, options: Options) -> list[RunState]:
+def run_states(experiment: Experiment, options: RunOptions) -> list[RunState]:
     """Return the runs known so far with their states; those that depend on an unfinished trial are not known."""
     chosen = options.apply(experiment).only(*options.only)
     store = gather_findings(chosen, options.root, options.saved_store(experiment))
@@ -188,11 +188,11 @@ def _missing(experiments: Sequence[Experiment], todo: Iterable[Task], store: Sto
 
 def run_experiments(
     experiments: Sequence[Experiment],
-    options: Options,
+    options: RunOptions,
     *,
     watch: Watch = _ignore,
     should_stop: Callable[[], bool] = _never,
-) -> tuple[list[Results], Batch]:
+) -> tuple[list[Results], BatchResult]:
     """Run what is missing, save the results, and return those of the selected cells."""
     planned = [options.apply(experiment) for experiment in experiments]
     chosen = [each.only(phrase) for phrase in options.only or ("",) for each in planned]
@@ -242,7 +242,7 @@ def run_missing(
     known: Store | None = None,
     watch: Watch = _ignore,
     should_stop: Callable[[], bool] = _never,
-) -> Batch:
+) -> BatchResult:
     """Run what is missing, in rounds: all runs that depend on nothing, then those that have become known, and so on.
 
     A round has the runs of all experiments, and the next run of every procedure.
@@ -255,7 +255,7 @@ def run_missing(
         watch: called with progress.
         should_stop: called after every iteration; True stops all runs with a checkpoint, and the same call resumes.
     """
-    batch, tried = Batch(), set[str]()
+    batch, tried = BatchResult(), set[str]()
 
     def gather() -> dict[str, Finding]:
         store = dict(known or {})
@@ -335,7 +335,7 @@ class _Needed(Exception):  # noqa: N818  (it is no error)
         self.run = run
 
 
-def _next_runs(todo: Iterable[Task], root: Path, batch: Batch) -> list[tuple[str, Run]]:
+def _next_runs(todo: Iterable[Task], root: Path, batch: BatchResult) -> list[tuple[str, Run]]:
     """Return the names of unfinished procedures, each with the run that it needs next.
 
     A procedure uses its finished runs when it is called again. So it is called until it needs a run, which is then
@@ -369,7 +369,7 @@ def _message(error: Exception) -> str:
 
 
 def _score_retrieval(
-    runs: Sequence[Run], root: Path, batch: Batch, watch: Watch, should_stop: Callable[[], bool]
+    runs: Sequence[Run], root: Path, batch: BatchResult, watch: Watch, should_stop: Callable[[], bool]
 ) -> None:
     """Write retrieval scores into the folders of finished runs that have none.
 

@@ -76,7 +76,7 @@ class ChoiceResult(NamedTuple):
     chosen: str | None
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table of texts with a heading."""
 
     title: str
@@ -183,7 +183,7 @@ def choice_results(experiment: Experiment, store: Store) -> list[ChoiceResult]:
     return found
 
 
-def choice_tables(choices: Sequence[ChoiceResult]) -> list[Table]:
+def choice_tables(choices: Sequence[ChoiceResult]) -> list[TextTable]:
     """Return one table for all choices with the same options, one row for each choice.
 
     >>> choice_tables([ChoiceResult("CCE, own lr", "lr", {"0.1": 0.8512, "1": None}, "lr 0.1")])[0].rows
@@ -202,11 +202,13 @@ def choice_tables(choices: Sequence[ChoiceResult]) -> list[Table]:
             )
             for choice in group
         ]
-        tables.append(Table(f"Trials of {parameter}: final accuracy on the hold-out", ("", *labels, "chosen"), rows))
+        tables.append(
+            TextTable(f"Trials of {parameter}: final accuracy on the hold-out", ("", *labels, "chosen"), rows)
+        )
     return tables
 
 
-def block_table(block: Block, metrics: Sequence[str]) -> Table:
+def block_table(block: Block, metrics: Sequence[str]) -> TextTable:
     """Return a block as a table: for every metric our number and, where there is one, the paper's."""
     reported = {number.metric for line in block.lines for number in line.reported}
     shown = [metric for metric in metrics if metric in reported or any(metric in line.measured for line in block.lines)]
@@ -231,7 +233,7 @@ def block_table(block: Block, metrics: Sequence[str]) -> Table:
         cells.append(f"{len(line.seeds)}{diverged}" if line.seeds else "-")
         rows.append((*cells, line.chosen or "-") if has_choices else tuple(cells))
     kind = "nothing measured" if block.kind is None else str(block.kind)
-    return Table(f"{block.column} ({kind})", tuple(names), rows)
+    return TextTable(f"{block.column} ({kind})", tuple(names), rows)
 
 
 def label(metric: str) -> str:
@@ -286,10 +288,10 @@ def notes(experiment: Experiment, several: Sequence[Block]) -> list[str]:
     return lines
 
 
-def text_lines(table: Table, left: int = 1) -> list[str]:
+def text_lines(table: TextTable, left: int = 1) -> list[str]:
     """Return a table as aligned lines; the first `left` columns are flush left, the others flush right.
 
-    >>> text_lines(Table("", ("", "final"), [("CCE", "61.2"), ("DM(0.5, 8)", "85.1")]))
+    >>> text_lines(TextTable("", ("", "final"), [("CCE", "61.2"), ("DM(0.5, 8)", "85.1")]))
     ['            final', 'CCE          61.2', 'DM(0.5, 8)   85.1']
     """
     rows = [table.columns, *table.rows]
@@ -298,7 +300,7 @@ def text_lines(table: Table, left: int = 1) -> list[str]:
     return ["  ".join(cells).rstrip() for cells in aligned]
 
 
-def markdown(experiment: Experiment, several: Sequence[Block], more: Sequence[Table] = (), level: int = 1) -> str:
+def markdown(experiment: Experiment, several: Sequence[Block], more: Sequence[TextTable] = (), level: int = 1) -> str:
     """Return an experiment as Markdown: its blocks, then more tables."""
     parts = [f"{'#' * level} {experiment.title}", "\n".join(f"- {note}" for note in notes(experiment, several))]
     for table in (*(block_table(block, experiment.metrics) for block in several), *more):

@@ -13,7 +13,7 @@ from paper import Experiment
 from paper.experiment import load
 from paper.figures import results_figure
 from paper.findings import Finding
-from paper.runner import Options, run_experiments, run_states
+from paper.runner import RunOptions, run_experiments, run_states
 from paper.tables import collect
 from reweigh.lab.spec import Run
 
@@ -40,7 +40,7 @@ def named(path: Path, name: str) -> Experiment:
 
 @pytest.mark.parametrize(("path", "name"), EVERY)
 def test_every_experiment_runs_on_toy_data(path: Path, name: str, runs: Path) -> None:
-    experiment, options = named(path, name), Options(runs, quick=True, fields={"device": "cpu"})
+    experiment, options = named(path, name), RunOptions(runs, quick=True, fields={"device": "cpu"})
     (saved,), ended = run_experiments([experiment], options)
     assert not ended.failed
     expected = {(cell.row, cell.column) for cell in options.apply(experiment).cells if cell.source is not None}

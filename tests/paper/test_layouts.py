@@ -14,7 +14,7 @@ from PIL import Image
 
 from paper import Experiment
 from paper.experiment import load
-from paper.runner import Options, run_experiments
+from paper.runner import RunOptions, run_experiments
 from paper.tables import blocks
 from reweigh.lab.spec import Run
 
@@ -34,7 +34,7 @@ def brief(experiment: Experiment, root: Path, batch: int) -> Experiment:
 
 def run_part(name: str, only: str, root: Path, batch: int, tmp_path: Path) -> Any:
     experiment = load(FOLDER / f"{name}.py")[0]
-    (saved,), ended = run_experiments([brief(experiment, root, batch)], Options(tmp_path / "runs", only=(only,)))
+    (saved,), ended = run_experiments([brief(experiment, root, batch)], RunOptions(tmp_path / "runs", only=(only,)))
     assert not ended.failed, ended.failed
     return saved
 

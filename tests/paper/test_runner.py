@@ -11,7 +11,7 @@ from paper import Cell, Experiment, Procedure
 from paper.findings import read_results
 from paper.plan import decide, tasks
 from paper.protocols import search_beta
-from paper.runner import Options, deadline, gather_findings, run_experiments, run_missing, run_states, select
+from paper.runner import RunOptions, deadline, gather_findings, run_experiments, run_missing, run_states, select
 from paper.tables import entries
 from reweigh.errors import DataError
 from reweigh.lab.record import list_runs
@@ -131,7 +131,7 @@ def test_several_experiments_share_a_queue(tiny: Make, tmp_path: Path) -> None:
     first = replace(table(Cell("DM", "a", search_beta(tiny, 0.5, (1, 8), short=0.5))), name="first")
     second = replace(table(Cell("CCE", "a", tiny()), Cell("warm", "a", tiny(), procedure=WARM)), name="second")
     trained = list[Run]()
-    options = Options(tmp_path / "runs", save=tmp_path)
+    options = RunOptions(tmp_path / "runs", save=tmp_path)
     both, ended = run_experiments(
         [first, second], options, watch=lambda number, count, run, update: trained.append(run)
     )
@@ -159,7 +159,7 @@ def test_runs_saved_before_they_were_scored_are_scored(
 ) -> None:
     monkeypatch.setattr("paper.runner.retrieval_scores", lambda *_: {"mAP": 0.5, "CMC-1": 0.6})
     experiment = table(Cell("CCE", "a", tiny()), scored="retrieval", metrics=("mAP", "CMC-1"))
-    options = Options(tmp_path / "runs", save=tmp_path / "results")
+    options = RunOptions(tmp_path / "runs", save=tmp_path / "results")
     (saved,), ended = run_experiments([experiment], options, should_stop=lambda: bool(names(tmp_path / "runs")))
     assert ended.stopped
     assert "mAP" not in saved.entries[0].finding.metrics
@@ -172,7 +172,9 @@ def test_runs_saved_before_they_were_scored_are_scored(
 def test_a_diverged_run_has_no_retrieval_scores(tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paper.runner.retrieval_scores", lambda *_: {"mAP": 0.5, "CMC-1": 0.6})
     cells = Cell("CCE", "a", tiny()), Cell("far too fast", "a", tiny(lr=1e30))
-    (saved,), ended = run_experiments([table(*cells, scored="retrieval", metrics=("mAP",))], Options(tmp_path / "runs"))
+    (saved,), ended = run_experiments(
+        [table(*cells, scored="retrieval", metrics=("mAP",))], RunOptions(tmp_path / "runs")
+    )
     assert not ended.stopped
     assert not ended.failed
     assert ["mAP" in entry.finding.metrics for entry in saved.entries] == [True, False]
@@ -188,7 +190,7 @@ def test_a_failed_evaluation_does_not_stop_the_others(
 
     monkeypatch.setattr("paper.runner.retrieval_scores", score_run)
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")), scored="retrieval")
-    (saved,), ended = run_experiments([experiment], Options(tmp_path / "runs", save=tmp_path / "toy.json"))
+    (saved,), ended = run_experiments([experiment], RunOptions(tmp_path / "runs", save=tmp_path / "toy.json"))
     assert ended.failed == {tiny().folder_name(): "0001C1T0001F001.jpg: cannot be read"}
     assert ["mAP" in entry.finding.metrics for entry in saved.entries] == [False, True]
     assert len(read_results(tmp_path / "toy.json").entries) == 2
@@ -196,7 +198,7 @@ def test_a_failed_evaluation_does_not_stop_the_others(
 
 def test_results_are_saved_before_the_deadline(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "b", tiny("GCE(0.7)")))
-    options = Options(tmp_path / "runs", only=("CCE",), save=tmp_path / "results")
+    options = RunOptions(tmp_path / "runs", only=("CCE",), save=tmp_path / "results")
     assert [step.state for step in run_states(experiment, options)] == ["missing"]
     (saved,), ended = run_experiments([experiment], options)
     assert not ended.failed
@@ -213,7 +215,7 @@ def test_results_are_saved_before_the_deadline(tiny: Make, tmp_path: Path) -> No
 def test_the_first_phrase_comes_first_across_tables(tiny: Make, tmp_path: Path) -> None:
     cells = (Cell("CCE", "a", tiny()), Cell("MSE", "a", tiny("MSE")))
     one, other = table(*cells), replace(table(Cell("GCE", "b", tiny("GCE(0.7)"))), name="other")
-    options = Options(tmp_path / "runs", only=("MSE", "other b", "CCE"))
+    options = RunOptions(tmp_path / "runs", only=("MSE", "other b", "CCE"))
     started = list[str]()
     found, ended = run_experiments(
         [one, other], options, watch=lambda _number, _count, run, _update: started.append(run.weighting or "")
@@ -226,8 +228,8 @@ def test_the_first_phrase_comes_first_across_tables(tiny: Make, tmp_path: Path) 
 def test_results_of_several_machines_are_merged(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
     for row in ("CCE", "GCE"):
-        run_experiments([experiment], Options(tmp_path / row, only=(row,), save=tmp_path / f"{row}.json"))
-    here = Options(tmp_path / "here", save=tmp_path / "CCE.json", add=(tmp_path / "GCE.json",))
+        run_experiments([experiment], RunOptions(tmp_path / row, only=(row,), save=tmp_path / f"{row}.json"))
+    here = RunOptions(tmp_path / "here", save=tmp_path / "CCE.json", add=(tmp_path / "GCE.json",))
     assert [step.state for step in run_states(experiment, here)] == ["done", "done"]
     assert [entry.row for entry in run_experiments([experiment], here)[0][0].entries] == ["CCE", "GCE"]
     assert not names(here.runs)
@@ -236,7 +238,7 @@ def test_results_of_several_machines_are_merged(tiny: Make, tmp_path: Path) -> N
 
 def test_results_saved_meanwhile_are_kept(tiny: Make, tmp_path: Path) -> None:
     experiment = table(Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)")))
-    one, other = (Options(tmp_path / row, only=(row,), save=tmp_path / "toy.json") for row in ("CCE", "GCE"))
+    one, other = (RunOptions(tmp_path / row, only=(row,), save=tmp_path / "toy.json") for row in ("CCE", "GCE"))
     started = list[bool]()
 
     def tell(*update: object) -> None:
@@ -253,24 +255,24 @@ def test_initial_weights_distinguish_runs(tiny: Make, tmp_path: Path) -> None:
     names = set()
     for content in (b"one", b"two"):
         (tmp_path / "weights").write_bytes(content)
-        options = Options(tmp_path, fields={"init_file": str(tmp_path / "weights")})
+        options = RunOptions(tmp_path, fields={"init_file": str(tmp_path / "weights")})
         names.add(options.apply(experiment).cells[0].runs[0].folder_name())
     assert len(names | {tiny().folder_name()}) == 3
     with pytest.raises(DataError, match="none: cannot be read"):
-        Options(tmp_path, fields={"init_file": str(tmp_path / "none")}).apply(experiment)
+        RunOptions(tmp_path, fields={"init_file": str(tmp_path / "none")}).apply(experiment)
 
 
 def test_bad_options_are_refused(tmp_path: Path) -> None:
     for wrong in ({"jobs": 0}, {"minutes": 0.0}, {"quick": True, "save": tmp_path}):
         with pytest.raises(ValueError, match=r"expected|leave out"):
-            Options(tmp_path, **wrong)
+            RunOptions(tmp_path, **wrong)
     several = [table(Cell("CCE", "a")), replace(table(Cell("CCE", "a")), name="other")]
     with pytest.raises(ValueError, match="no row, column"):
-        select(several, Options(tmp_path, only=("nothing",)))
+        select(several, RunOptions(tmp_path, only=("nothing",)))
     with pytest.raises(ValueError, match="only is 'nothing'"):
-        select(several, Options(tmp_path, only=("CCE", "nothing")))
+        select(several, RunOptions(tmp_path, only=("CCE", "nothing")))
     with pytest.raises(ValueError, match="one file, but there are toy, other"):
-        select(several, Options(tmp_path, save=tmp_path / "all.json"))
+        select(several, RunOptions(tmp_path, save=tmp_path / "all.json"))
     for text in ("", "1;2", "-1"):
         with pytest.raises(ValueError, match="seeds are"):
             read_seeds(text)
@@ -278,12 +280,12 @@ def test_bad_options_are_refused(tmp_path: Path) -> None:
 
 def test_a_run_counts_in_every_table_that_has_it(tiny: Make, tmp_path: Path) -> None:
     first, cce, gce = tmp_path / "results", Cell("CCE", "a", tiny()), Cell("GCE", "a", tiny("GCE(0.7)"))
-    run_experiments([table(cce)], Options(tmp_path / "runs", save=first))
+    run_experiments([table(cce)], RunOptions(tmp_path / "runs", save=first))
     other = replace(table(cce, gce), name="other")
     (first / "notes.json").write_text("[]")
-    same_folder = Options(tmp_path / "elsewhere", save=first)
+    same_folder = RunOptions(tmp_path / "elsewhere", save=first)
     assert [step.state for step in run_states(other, same_folder)] == ["done", "missing"]
-    added = Options(tmp_path / "elsewhere", add=(first / "toy.json",))
+    added = RunOptions(tmp_path / "elsewhere", add=(first / "toy.json",))
     assert select([other], added) == [other]
     assert [step.state for step in run_states(other, added)] == ["done", "missing"]
     (saved,), _ = run_experiments([other], added)
