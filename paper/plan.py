@@ -1,4 +1,4 @@
-"""From an experiment to the runs it needs: those of every cell and seed, of trials, and of procedures."""
+"""Plan the runs of an experiment: those of every cell and seed, of trials, and of procedures."""
 
 from __future__ import annotations
 
