@@ -1,5 +1,5 @@
-"""Tables and figures of a paper as experiments: runs in rows and columns, the printed numbers beside them."""
+"""The paper's tables and figures as experiments: runs in rows and columns, with the printed numbers."""
 
-from paper.values import Cell, Choice, Experiment, Option, Procedure, Reported, Row, grid
+from paper.experiment import Cell, Choice, Experiment, Option, Procedure, Reported, Row, grid
 
 __all__ = ["Cell", "Choice", "Experiment", "Option", "Procedure", "Reported", "Row", "grid"]

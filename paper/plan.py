@@ -1,12 +1,12 @@
-"""From an experiment to what is left to do: the runs of every cell and seed, less those that are done."""
+"""Plan the runs of an experiment: those of every cell and seed, of trials, and of procedures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from paper.finding import Finding, Store
-from paper.values import Cell, Choice, Experiment, Procedure
+from paper.experiment import Cell, Choice, Experiment, Procedure
+from paper.findings import Finding, Store
 from reweigh.lab.record.header import data_versions
 from reweigh.lab.spec import Run
 
@@ -15,13 +15,13 @@ SCORE = "validation"
 
 @dataclass(frozen=True)
 class Task:
-    """What one cell is with one seed.
+    """One cell with one seed.
 
     Attributes:
-        cell: where it belongs.
+        cell: the cell.
         seed: of its run.
-        run: None while the choice it depends on has not been made.
-        chosen: what was chosen, such as "beta 8"; empty where nothing was to be.
+        run: None while its choice is undecided.
+        chosen: what was chosen, such as "beta 8"; empty without a choice.
     """
 
     cell: Cell
@@ -31,29 +31,27 @@ class Task:
 
     @property
     def name(self) -> str | None:
-        """Under which its finding is stored."""
-        return None if self.run is None else name_of(self.run, self.cell.procedure)
+        """The name of its finding."""
+        return None if self.run is None else finding_name(self.run, self.cell.procedure)
 
 
-def name_of(run: Run, procedure: Procedure | None) -> str:
-    """The name of a run's finding: its folder's; a procedure's name and settings come before it."""
+def finding_name(run: Run, procedure: Procedure | None) -> str:
+    """Return the name of a run's finding: its folder's, with procedure and settings in front."""
     if procedure is None:
         return run.folder_name()
-    words = [f"{key}={value}" for key, value in procedure.settings]
-    return f"{procedure.name}({', '.join(words)}) {run.folder_name()}"
+    settings = ", ".join(f"{key}={value}" for key, value in procedure.settings)
+    return f"{procedure.name}({settings}) {run.folder_name()}"
 
 
 def tasks(experiment: Experiment, seeds: Sequence[int], store: Store) -> list[Task]:
-    """One for every cell with something to run and every seed, seed by seed."""
+    """Return a task for every seed and every cell with a run, seed by seed."""
     found = []
     for seed in seeds:
         for cell in experiment.cells:
-            if isinstance(cell.what, Choice):
-                made = decide(cell.what, store)
-                run = None if made is None else made[1]
-                chosen = "" if made is None else made[0]
-            elif cell.what is not None:
-                run, chosen = cell.what, ""
+            if isinstance(cell.source, Choice):
+                chosen, run = decide(cell.source, store) or ("", None)
+            elif cell.source is not None:
+                chosen, run = "", cell.source
             else:
                 continue
             found.append(Task(cell, seed, None if run is None else replace(run, seed=seed), chosen))
@@ -61,57 +59,51 @@ def tasks(experiment: Experiment, seeds: Sequence[int], store: Store) -> list[Ta
 
 
 def decide(choice: Choice, store: Store) -> tuple[str, Run] | None:
-    """What a choice comes to, such as ("beta 8", run); None while a trial is missing or `data_changed`.
+    """Return the winner of a choice, such as ("beta 8", run); None while a trial is missing or `data_changed`.
 
-    The score is the accuracy on the held-out part at the end of the trial; one that diverged has none and loses.
+    The score is the accuracy on the hold-out at the end of the trial. A diverged trial has none and loses.
     """
-    found = _trials_of(choice, store)
-    if len(found) < len(choice.options) or data_changed(choice, store) is not None:
+    findings = _trial_findings(choice, store)
+    if len(findings) < len(choice.options) or data_changed(choice, store) is not None:
         return None
-    scores = [trial.metrics.get(SCORE) for trial in found]
+    scores = [finding.metrics.get(SCORE) for finding in findings]
     best = max(range(len(scores)), key=lambda i: (-1.0 if scores[i] is None else scores[i], -i))
     option = choice.options[best]
-    return f"{choice.what} {option.label}", option.run
+    return f"{choice.parameter} {option.label}", option.run
 
 
 def data_changed(choice: Choice, store: Store) -> str | None:
-    """Why the trials of a choice can't be compared: not all were trained on the same data; None where they were."""
-    headers = [trial.header for trial in _trials_of(choice, store)]
+    """Return why the trials of a choice cannot be compared, if they were trained on different data."""
+    headers = [finding.header for finding in _trial_findings(choice, store)]
     version = data_versions(headers)
     hashes = [each for header in headers if (each := version(header)) is not None]
     if not hashes:
         return None
-    told = ", ".join(f"{each} in {hashes.count(each)} of them" for each in dict.fromkeys(hashes))
+    counts = ", ".join(f"{each} ({hashes.count(each)})" for each in dict.fromkeys(hashes))
     return (
-        f"the data changed between the trials of {choice.what} (their hash begins with {told}), so that their scores "
-        "can't be compared; remove the trials on other data than there are now, and run them again"
+        f"the data changed between the trials of {choice.parameter}, so their scores cannot be compared; data hashes "
+        f"and numbers of trials: {counts}. Remove the trials on old data and run them again"
     )
 
 
-def _trials_of(choice: Choice, store: Store) -> list[Finding]:
-    """The trials that are there, in the order of the options."""
+def _trial_findings(choice: Choice, store: Store) -> list[Finding]:
     return [store[name] for option in choice.options if (name := option.trial.folder_name()) in store]
 
 
 def trials(experiment: Experiment) -> list[Run]:
-    """The trials of all choices, each once; their seed is the cell's own, whatever seeds are asked for."""
-    choices = (cell.what for cell in experiment.cells if isinstance(cell.what, Choice))
-    return once(option.trial for choice in choices for option in choice.options)
+    """Return the trials of all choices, without duplicates; their seed is the cell's own."""
+    choices = (cell.source for cell in experiment.cells if isinstance(cell.source, Choice))
+    return unique(option.trial for choice in choices for option in choice.options)
 
 
-def once(runs: Iterable[Run]) -> list[Run]:
-    """The runs without repetitions."""
+def unique(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs without duplicates."""
     return list({run.folder_name(): run for run in runs}.values())
 
 
-def missing(runs: Iterable[Run], store: Store) -> list[Run]:
-    """Those that are not done."""
-    return [run for run in once(runs) if run.folder_name() not in store]
-
-
-def plain_runs(found: Iterable[Task]) -> Iterator[Run]:
-    """The runs that tasks consist of, as far as they can be known before any is carried out."""
-    for task in found:
+def plain_runs(several: Iterable[Task]) -> Iterator[Run]:
+    """Yield the runs of tasks that are known before any of them is run."""
+    for task in several:
         if task.run is None:
             continue
         if task.cell.procedure is None or task.cell.procedure.name == "label_correction":
@@ -123,6 +115,6 @@ def plain_runs(found: Iterable[Task]) -> Iterator[Run]:
                 yield replace(task.run, dropout=rate)
 
 
-def undone(found: Iterable[Task], store: Store) -> list[Task]:
-    """Tasks without a finding, those that wait for a choice among them."""
-    return [task for task in found if task.name is None or task.name not in store]
+def unfinished(several: Iterable[Task], store: Store) -> list[Task]:
+    """Return the tasks without a finding, including those that wait for a choice."""
+    return [task for task in several if task.name is None or task.name not in store]

@@ -1,4 +1,4 @@
-"""Any experiment in seconds: the same cells on toy data, with tiny nets and a dozen iterations."""
+"""Run any experiment in seconds: the same cells on toy data, with tiny nets and a dozen iterations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from paper.experiment import Cell, Choice, Experiment, Procedure
+from paper.procedures import procedure_info
 from paper.protocols import shortened
-from paper.values import Cell, Choice, Experiment, Procedure
 from reweigh.lab.record.files import make_folder, replace_file
 from reweigh.lab.spec import Expression, Run, parse
 from reweigh.lab.spec.expression import Value
@@ -19,11 +19,11 @@ from reweigh.streams import numpy_generator
 
 ITERATIONS, BATCH = 12, 50
 IMAGES, CLASSES, SIDE = 210, 15, 6
-PICTURES, VECTORS = "toy-pictures.npz", "toy-vectors.npz"  # runs are named after them
-OPTIONS = 2  # that a choice is left with
-TOLD = "quick: toy data, tiny nets and a dozen iterations. It shows that all of it runs; its numbers mean nothing."
+PICTURES, VECTORS = "toy-pictures.npz", "toy-vectors.npz"
+OPTIONS = 2  # of a choice
+NOTE = "quick: toy data, tiny nets and a dozen iterations. It shows that everything runs; the numbers are meaningless."
 
-# whatever counts epochs or iterations in a method or procedure
+# arguments of methods and procedures that would take too long
 _SHORT: Mapping[str, Value] = {
     "warm_up": 1,
     "start": 0,
@@ -43,7 +43,7 @@ _SHORT: Mapping[str, Value] = {
 
 
 def quick(experiment: Experiment, folder: Path) -> Experiment:
-    """The experiment on toy data in `folder`, with the first cell of every row and of every column, and one seed."""
+    """Return the first cell of every row and every column, with one seed, on toy data in `folder`."""
     write_data(folder)
     rows, columns, kept = set[str](), set[str](), list[Cell]()
     for cell in experiment.cells:
@@ -51,14 +51,14 @@ def quick(experiment: Experiment, folder: Path) -> Experiment:
             kept.append(_cell(cell))
         rows.add(cell.row)
         columns.add(cell.column)
-    small = replace(experiment, cells=tuple(kept), seeds=experiment.seeds[:1], differs=TOLD, cost=None)
-    if experiment.scored is not None:  # the toy data have no videos to retrieve
+    small = replace(experiment, cells=tuple(kept), seeds=experiment.seeds[:1], differs=NOTE, cost=None)
+    if experiment.scored is not None:  # the toy data have no videos
         small = replace(small, scored=None, metrics=("final", "best"))
-    return small.adjusted(lambda run: _tiny(run, folder))
+    return small.map_runs(lambda run: _tiny(run, folder))
 
 
 def write_data(folder: Path) -> None:
-    """15 classes of small pictures in groups of five, and two classes of vectors."""
+    """Write toy data: 15 classes of small pictures in groups of five, and two classes of vectors."""
     make_folder(folder)
     draws = numpy_generator(0, "quick")
     labels = np.arange(IMAGES) % CLASSES
@@ -74,21 +74,14 @@ def write_data(folder: Path) -> None:
 
 
 def _cell(cell: Cell) -> Cell:
-    what, procedure = cell.what, cell.procedure
-    if isinstance(what, Choice):
-        what = replace(what, options=what.options[:OPTIONS])
+    source, procedure = cell.source, cell.procedure
+    if isinstance(source, Choice):
+        source = replace(source, options=source.options[:OPTIONS])
     if procedure is not None:
-        settings = tuple((key, _SHORT.get(key, value)) for key, value in procedure.settings)
-        procedure = Procedure(procedure.name, settings + _missing(procedure))
-    return replace(cell, what=what, procedure=procedure)
-
-
-def _missing(procedure: Procedure) -> tuple[tuple[str, Any], ...]:
-    """Settings whose defaults are too long for a dozen iterations."""
-    from paper.procedures import kind_of
-
-    given, known = dict(procedure.settings), inspect.signature(kind_of(procedure).function).parameters
-    return tuple((key, value) for key, value in _SHORT.items() if key in known and key not in given)
+        parameters = inspect.signature(procedure_info(procedure).function).parameters
+        short = {key: value for key, value in _SHORT.items() if key in parameters}
+        procedure = Procedure(procedure.name, tuple((dict(procedure.settings) | short).items()))
+    return replace(cell, source=source, procedure=procedure)
 
 
 def _tiny(run: Run, folder: Path) -> Run:
@@ -107,17 +100,16 @@ def _tiny(run: Run, folder: Path) -> Run:
         batch_size=BATCH,
     )
     short = shortened(run, ITERATIONS / run.iterations)
-    method = None if short.method is None else str(_hasty(parse(short.method)))
+    method = None if short.method is None else str(_short_method(parse(short.method)))
     return replace(short, method=method, evaluate_every=ITERATIONS // 2)
 
 
 def _small(net: str) -> str:
-    """A tiny net that has the same parts; those of videos want an image net inside."""
+    """Return a tiny net of the same kind; nets of videos contain an image net."""
     return {"drsa": "drsa2-resnet20", "cae": "cae-resnet20"}.get(net.partition("-")[0], "mlp-8")
 
 
-def _hasty(method: Expression) -> Expression:
-    """The method with everything that counts epochs or iterations cut down."""
+def _short_method(method: Expression) -> Expression:
     from reweigh.lab.objectives import class_of, parameters_of
 
     known = tuple(parameters_of(class_of("method", method.name)))

@@ -1,153 +1,150 @@
-"""docs/results.md from experiments/results/*.json: tables, figures, and a verdict on every claim of the paper.
-
-python tools/results.py            writes docs/results.md and docs/figures/result-*.svg
-"""
+"""Write docs/results.md and docs/figures/result-*.svg from paper/results/*.json: `python -m paper page`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from paper.claims import verdicts
-from paper.drawing import panels_of
-from paper.judged import grids, judged
-from paper.load import load
-from paper.render import markdown
-from paper.saved import Saved, collect, read_saved, shared
-from paper.table import Block
-from paper.values import Experiment
+from paper.experiment import Experiment, load_all
+from paper.figures import results_figure
+from paper.findings import Results, merged_store, read_results
+from paper.tables import Block, blocks, choice_results, choice_tables, collect, markdown
 from reweigh.lab.report import write
 
 ROOT = Path(__file__).resolve().parent.parent
 
-HEAD = """# Measured beside reported
+HEAD = """# Our results and the paper's
 
-What the paper's tables come to in this library. This page is written by `tools/results.py` from the records in
-`experiments/results`; how to make them is in [Experiments](experiments.md). Accuracies are in percent, mean ± standard
-deviation over seeds. *final* is at the end of training, *best* was chosen by looking at the test part and flatters.
-Numbers in brackets are quoted by the paper from elsewhere. What was measured by different protocols, or in different
-arithmetic, stands in tables of its own. A run stands in every table it is part of.
+This page compares the paper's tables with the results of this library. `python -m paper page` writes it from the
+records in `paper/results`; [Experiments](experiments.md) explains how to make them. Accuracies are in percent, mean ±
+standard deviation over seeds. *final* is the accuracy at the end of training; *best* was selected on the test set and
+is therefore optimistic. *paper* is the number that the paper prints; numbers with a name in brackets are quoted by the
+paper from elsewhere. Results of different protocols, or in different arithmetic, are in separate tables. A run appears
+in every table that it is part of.
 """
 
 
-def main(root: Path = ROOT) -> None:
-    """Write the page and its figures."""
-    planned = experiments(root / "experiments")
-    own = read_results(root / "experiments" / "results")
-    saved = with_shared(own, planned)
-    figures = draw(saved, root / "docs" / "figures")
-    told = "\n\n".join((HEAD.strip(), claims(own), page(saved, figures, planned)))
-    (root / "docs" / "results.md").write_text(told, encoding="utf-8")
+def write_page(root: Path = ROOT) -> Path:
+    """Write the page and its figures, and return the page's path."""
+    experiments = {each.name: each for each in load_all(sorted((root / "paper" / "experiments").glob("*.py")))}
+    trained = {name: each for name, each in experiments.items() if each.cells}
+    saved = [read_results(path) for path in sorted((root / "paper" / "results").glob("*.json"))]
+    own = {each.experiment.name: with_current_texts(each, experiments) for each in saved}
+    results = with_shared_runs(own, trained)
+    figures = draw(results, root / "docs" / "figures")
+    page = root / "docs" / "results.md"
+    parts = (HEAD.strip(), claims_table(own), results_sections(results, figures, trained))
+    page.write_text("\n\n".join(parts), encoding="utf-8")
+    return page
 
 
-def read_results(folder: Path) -> dict[str, Saved]:
-    """All results, by name."""
-    found = [read_saved(path) for path in sorted(folder.glob("*.json"))]
-    return {each.experiment.name: each for each in found}
+def with_current_texts(results: Results, experiments: Mapping[str, Experiment]) -> Results:
+    """Replace title, differences and notes by those of the experiment's file, which may be newer than the results."""
+    current = experiments.get(results.experiment.name)
+    if current is None:
+        return results
+    noted = {(cell.row, cell.column): cell.note for cell in current.cells}
+    cells = tuple(
+        replace(cell, note=noted.get((cell.row, cell.column), cell.note)) for cell in results.experiment.cells
+    )
+    experiment = replace(results.experiment, title=current.title, differs=current.differs, cells=cells)
+    return replace(results, experiment=experiment)
 
 
-def experiments(folder: Path) -> dict[str, Experiment]:
-    """All experiments that train something, by name."""
-    found = [each for path in sorted(folder.glob("*.py")) for each in load(path)]
-    return {each.name: each for each in found if each.cells}
+def with_shared_runs(saved: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> dict[str, Results]:
+    """Add the results of experiments that share runs with saved ones, sorted by name.
 
-
-def with_shared(saved: Mapping[str, Saved], planned: Mapping[str, Experiment]) -> dict[str, Saved]:
-    """The results, and those of other experiments that have some of the same runs.
-
-    Of those with a figure only whole columns: from a part of its runs it would tell another story than its title.
+    An experiment with a figure gets only its complete columns, because a part of its runs would draw a misleading one.
     """
-    store = shared(saved.values())
+    store = merged_store(saved.values())
     seeds = sorted({finding.run.seed for finding in store.values()})
-    found = dict(saved)
-    for name, experiment in planned.items():
+    added = {}
+    for name, experiment in experiments.items():
         if name in saved:
             continue
-        each = collect(experiment, seeds, store)
+        results = collect(experiment, seeds, store)
         if experiment.figure is not None:
-            each = replace(each, entries=tuple(entry for entry in each.entries if is_whole(each, entry.column)))
-        if each.entries:
-            found[name] = each
-    return {name: found[name] for name in sorted(found)}
+            complete = {column for column in experiment.columns if _is_complete(results, column)}
+            results = replace(results, entries=tuple(entry for entry in results.entries if entry.column in complete))
+        if results.entries:
+            added[name] = results
+    return dict(sorted({**saved, **added}.items()))
 
 
-def is_whole(saved: Saved, column: str) -> bool:
-    """Whether all cells of a column are measured."""
-    cells = {cell.row for cell in saved.experiment.cells if cell.column == column}
-    return cells <= {entry.row for entry in saved.entries if entry.column == column}
+def _is_complete(results: Results, column: str) -> bool:
+    rows = {cell.row for cell in results.experiment.cells if cell.column == column}
+    return rows <= {entry.row for entry in results.entries if entry.column == column}
 
 
-def draw(saved: Mapping[str, Saved], folder: Path) -> dict[str, str]:
-    """Figures as SVG files; name of the experiment -> name of the file."""
+def draw(results: Mapping[str, Results], folder: Path) -> dict[str, str]:
+    """Write the experiments' figures as SVG files and return their names, by experiment."""
     written = {}
-    for name, each in saved.items():
-        panels = panels_of(each)
+    for name, each in results.items():
+        panels = results_figure(each)
         if panels is not None:
             written[name] = f"result-{name}.svg"
             write(panels.figures, folder / written[name], columns=panels.columns)
     return written
 
 
-def page(saved: Mapping[str, Saved], figures: Mapping[str, str], planned: Mapping[str, Experiment]) -> str:
-    """The tables and figures of all experiments."""
+def results_sections(
+    results: Mapping[str, Results], figures: Mapping[str, str], experiments: Mapping[str, Experiment]
+) -> str:
+    """Return a section with tables and figure for every experiment, and a list of those without results."""
     parts = []
-    for name, each in saved.items():
-        measured, left = divided(each.blocks())
-        trials = grids(judged(planned[name], each.store)) if name in planned else []
-        parts.append(markdown(each.experiment, measured, trials, level=2).rstrip())
+    for name, each in results.items():
+        measured, left = split_measured(blocks(each))
+        choices = choice_results(experiments[name], each.store) if name in experiments else []
+        parts.append(markdown(each.experiment, measured, choice_tables(choices), level=2).rstrip())
         if left:
             parts.append(f"Not measured: {'; '.join(left)}.")
         if name in figures:
             parts.append(f"![{each.experiment.title}](figures/{figures[name]})")
         parts.append(provenance(each))
-    if unmeasured := [each for name, each in planned.items() if name not in saved]:
-        told = [f"- {each.title} (`{each.name}`)" for each in unmeasured]
-        parts.append("\n".join(["## Not measured here", "", *told]))
+    if unmeasured := [each for name, each in experiments.items() if name not in results]:
+        listed = [f"- {each.title} (`{each.name}`)" for each in unmeasured]
+        parts.append("\n".join(["## Not measured", "", *listed]))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def divided(blocks: Sequence[Block]) -> tuple[list[Block], list[str]]:
-    """Columns with something measured, without rows of which nothing is known; and in words what is left out."""
+def split_measured(several: Sequence[Block]) -> tuple[list[Block], list[str]]:
+    """Return the measured blocks without empty rows, and the rows and columns left out, in words."""
     measured, left = [], list[str]()
-    for block in blocks:
-        missing = [line.row for line in block.lines if not (line.seeds or line.reported)]
+    for block in several:
+        empty = [line.row for line in block.lines if not (line.seeds or line.reported)]
         if block.kind is None:
             left.append(f"all of {block.column}")
             continue
-        measured.append(replace(block, lines=tuple(line for line in block.lines if line.row not in missing)))
-        if missing:
-            left.append(f"{block.column}: {', '.join(missing)}")
+        measured.append(replace(block, lines=tuple(line for line in block.lines if line.row not in empty)))
+        if empty:
+            left.append(f"{block.column}: {', '.join(empty)}")
     return measured, left
 
 
-def claims(saved: Mapping[str, Saved]) -> str:
-    """One row for every claim."""
-    rows = ["## What the paper claims", "", "| claim | rule | verdict | seen |", "|---|---|---|---|"]
-    for claim, rule, verdict, seen in verdicts(saved):
+def claims_table(results: Mapping[str, Results]) -> str:
+    """Return a table with the verdict on every claim."""
+    rows = ["## Claims of the paper", "", "| claim | rule | verdict | evidence |", "|---|---|---|---|"]
+    for claim, rule, verdict, evidence in verdicts(results):
         mark = f"**{verdict}**" if verdict != "not measured" else verdict
-        rows.append(f"| {claim} | {rule} | {mark} | {(seen or '-').replace('|', '/')} |")
+        rows.append(f"| {claim} | {rule} | {mark} | {(evidence or '-').replace('|', '/')} |")
     return "\n".join(rows)
 
 
-def provenance(saved: Saved) -> str:
-    """Where the numbers come from: seeds, commits, versions, devices."""
-    if not saved.entries:
+def provenance(results: Results) -> str:
+    """Return seeds, commits, versions and devices of the results."""
+    if not results.entries:
         return "*Nothing is trained for it.*"
-    seeds = sorted({entry.seed for entry in saved.entries})
-    environments = saved.environments
+    seeds = sorted({entry.seed for entry in results.entries})
+    environments = results.environments
 
     def every(*keys: str) -> str:
-        """All values of the first of the keys that an environment has."""
-        found = (next((each[key] for key in keys if each.get(key) is not None), None) for each in environments)
-        return ", ".join(dict.fromkeys(str(value) for value in found if value is not None))
+        """Return the values of the first of the keys that each environment has."""
+        values = (next((each[key] for key in keys if each.get(key) is not None), None) for each in environments)
+        return ", ".join(dict.fromkeys(str(value) for value in values if value is not None))
 
-    told = [f"{len(saved.entries)} runs", f"seeds {', '.join(map(str, seeds))}"]
-    told += [f"{key} {every(key)}" for key in ("commit", "torch") if every(key)]
+    facts = [f"{len(results.entries)} runs", f"seeds {', '.join(map(str, seeds))}"]
+    facts += [f"{key} {every(key)}" for key in ("commit", "torch") if every(key)]
     device = every("device_name", "device")
-    return f"*{'; '.join([*told, device] if device else told)}.*"
-
-
-if __name__ == "__main__":
-    main(*(Path(argument) for argument in sys.argv[1:2]))
+    return f"*{'; '.join([*facts, device] if device else facts)}.*"

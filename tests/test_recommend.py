@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from paper.presets import BETA, published_dm
+from paper.protocols import BETA, published_dm
 from reweigh import DM, Criterion
 from reweigh.recommendation import Recommendation, recommend
 
@@ -48,7 +48,7 @@ def test_the_source_says_what_was_not_measured() -> None:
 
 
 def test_our_own_numbers_are_those_of_the_record() -> None:
-    record = json.loads((ROOT / "experiments" / "results" / "cifar10_headline.json").read_text(encoding="utf-8"))
+    record = json.loads((ROOT / "paper" / "results" / "cifar10_headline.json").read_text(encoding="utf-8"))
 
     def final(row: str) -> str:
         ends = [

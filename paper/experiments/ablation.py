@@ -1,8 +1,8 @@
 """Table 10 (appendix): emphasis mode and variance, CIFAR-10, ResNet-56, 20 to 80 % symmetric noise.
 
-python -m paper paper/experiments/ablation.py --only "r = 0.4" --jobs 4
+python -m paper run paper/experiments/ablation.py --only "r = 0.4" --jobs 4
 
-72 runs of 20,000 iterations of 256 images.
+72 runs of 20,000 iterations with 256 images each.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ COST, COST_ON = 52, "an H200, training alone, four at a time (benchmarks/results
 
 
 def cell(rate: float, weighting: str) -> Cell:
-    """One setting at one rate."""
+    """Return the cell of one setting at one rate."""
     printed = PRINTED[rate].get(weighting, ())
     reported = tuple(Reported(metric, value) for metric, value in zip(METRICS, printed, strict=False))
     return Cell(weighting, f"r = {rate}", ours(rate, weighting=weighting), reported)

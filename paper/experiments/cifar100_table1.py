@@ -1,9 +1,9 @@
 """Table 1: CIFAR-100, ResNet-44, clean labels, symmetric and asymmetric noise, all rows.
 
-python -m paper paper/experiments/cifar100_table1.py --only "authors symmetric 0.4"
+python -m paper run paper/experiments/cifar100_table1.py --only "authors symmetric 0.4"
 
-30,000 iterations of 256 images a run. The data set cifar100 is needed (reweigh data list); on tin100 the same table is
-experiments/tin100_table1.py.
+A run has 30,000 iterations of 256 images. It needs the data set cifar100 (reweigh data list); tin100_table1.py is the
+same table on tin100.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paper import Experiment, Procedure, Row, grid
-from paper.presets import BETA, authors, paper
-from paper.protocols import search_beta
-from paper.values import Choice, Protocol
+from paper.experiment import Choice, Protocol
+from paper.protocols import BETA, authors, paper, search_beta
 from reweigh.lab.spec import Run
 
 COLUMNS = (
@@ -23,25 +22,25 @@ COLUMNS = (
     *(f"asymmetric {rate}" for rate in (0.2, 0.3, 0.4)),
 )
 DIFFERS = (
-    "The rows quoted from SL are run here in the same harness: SL(6, 0.921), D2L from epoch 60, Forward with the true "
-    "matrix under symmetric noise and with one read off anchor points under asymmetric noise (whose matrix SL used is "
-    "not said). Betas of DM are the authors' for clean labels and symmetric noise; for asymmetric noise they are "
-    "unpublished and found by search. Asymmetric noise flips pairs inside true superclasses; SL's program, which the "
-    "paper follows, pairs neighbours in alphabetical order. The paper's own numbers are the best of 30 test "
-    "checkpoints."
+    "The rows quoted from SL are trained here by the same protocol: SL(6, 0.921), D2L from epoch 60, Forward with the "
+    "true matrix under symmetric noise and with one estimated from anchor points under asymmetric noise (SL does not "
+    "say which matrix it used). Betas of DM are the authors' for clean labels and symmetric noise; for asymmetric "
+    "noise they are unpublished and found by search. Asymmetric noise flips pairs inside true superclasses; SL's "
+    "program, which the paper follows, pairs neighbours in alphabetical order. The paper's own numbers are the best of "
+    "30 test checkpoints."
 )
 
 
 def rate_of(column: str) -> float:
-    """The noise rate of a column."""
+    """Return the noise rate of a column."""
     return 0.0 if column == "clean" else float(column.split()[1])
 
 
 def maker(protocol: Protocol, column: str, data: str = "cifar100") -> Callable[..., Run]:
-    """weighting, loss or method -> its run in a column."""
+    """Return a function from a weighting, loss or method to its run in a column."""
 
-    def make(**taught: str) -> Run:
-        run = (paper if protocol == "text" else authors)("cifar100", rate=rate_of(column), **taught)  # type: ignore[arg-type]  # mypy takes the words for rates
+    def make(**objective: str) -> Run:
+        run = (paper if protocol == "text" else authors)("cifar100", rate=rate_of(column), **objective)  # type: ignore[arg-type]  # mypy mixes up the types of the arguments
         noise = "superclass_pair" if column.startswith("asymmetric") else run.noise
         return replace(run, data=data, noise=noise)
 
@@ -49,7 +48,7 @@ def maker(protocol: Protocol, column: str, data: str = "cifar100") -> Callable[.
 
 
 def rows(make: Callable[[str], Callable[..., Run]]) -> list[Row]:
-    """The rows of Table 1, with what is printed in it."""
+    """Return the rows of Table 1, with the printed numbers."""
 
     def loss(name: str, weighting: str, printed: str, dn: bool = False) -> Row:
         return Row(
@@ -60,15 +59,15 @@ def rows(make: Callable[[str], Callable[..., Run]]) -> list[Row]:
         )
 
     def dm(lam: float, printed: str) -> Row:
-        def what(column: str) -> Run | Choice:
+        def source(column: str) -> Run | Choice:
             if column.startswith("asymmetric"):
                 return search_beta(make(column), lam)
             return make(column)(weighting=f"DM({lam:g}, {BETA['cifar100'][lam][rate_of(column)]:g})")
 
-        return Row(f"DM(lam={lam:g})", what, printed, metric="best")
+        return Row(f"DM(lam={lam:g})", source, printed, metric="best")
 
-    def quoted(name: str, field: str, taught: str, printed: str) -> Row:
-        return Row(name, lambda c: make(c)(**{field: taught}), printed, "SL")
+    def quoted(name: str, field: str, objective: str, printed: str) -> Row:
+        return Row(name, lambda column: make(column)(**{field: objective}), printed, "SL")
 
     def forward(column: str) -> Run:
         if column.startswith("asymmetric"):
@@ -100,7 +99,7 @@ def rows(make: Callable[[str], Callable[..., Run]]) -> list[Row]:
 
 
 def table(protocol: Protocol) -> Experiment:
-    """Table 1 in one protocol."""
+    """Return Table 1 in one protocol."""
     return Experiment(
         name=f"cifar100_table1-{protocol}",
         title="Table 1: CIFAR-100, ResNet-44",

@@ -1,8 +1,8 @@
-"""Table 2: CIFAR-10, GoogLeNet V1, symmetric noise, beside MentorNet and what its authors compared it with.
+"""Table 2: CIFAR-10, GoogLeNet V1, symmetric noise, with the methods that MentorNet was compared with.
 
-python -m paper paper/experiments/cifar10_googlenet.py --only "r = 0.4"
+python -m paper run paper/experiments/cifar10_googlenet.py --only "r = 0.4"
 
-30,000 iterations of 256 images a run. The other reading of "GoogLeNet V1" is experiments/cifar10_cifarnet.py.
+A run has 30,000 iterations of 256 images. cifar10_cifarnet.py is the other reading of "GoogLeNet V1".
 """
 
 from __future__ import annotations
@@ -11,36 +11,35 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paper import Experiment, Procedure, Row, grid
-from paper.presets import paper
-from paper.protocols import search_beta
+from paper.protocols import paper, search_beta
 from reweigh.lab.spec import Run
 
 COLUMNS = tuple(f"r = {rate}" for rate in ("0", "0.2", "0.4", "0.8"))
 DIFFERS = (
     "Numbers are printed with two digits, as fractions of 1. The first block is quoted from MentorNet, whose noise may "
-    "draw the true class again (18, 36 and 72 % wrong labels); all rows here exclude it. beta of DM(lam=0.5) is 8, "
+    "draw the true class (18, 36 and 72 % noisy labels); all rows here exclude it. beta of DM(lam=0.5) is 8, "
     "which an earlier version of the paper fixes; that of DM(lam=0) is found by search. Forgetting chooses its dropout "
-    "on a tenth of the noisy training data; MentorNet DD is given a tenth of it with true labels."
+    "on a tenth of the noisy training data; MentorNet DD gets a tenth of it with true labels."
 )
 
 
 def rate_of(column: str) -> float:
-    """The noise rate of a column."""
+    """Return the noise rate of a column."""
     return float(column.removeprefix("r = "))
 
 
 def rows(net: str) -> list[Row]:
-    """The rows of Table 2, with what is printed in it, in percent."""
+    """Return the rows of Table 2, with the printed numbers in percent."""
 
     def make(column: str) -> Callable[..., Run]:
-        return lambda **taught: replace(paper("cifar10", rate=rate_of(column), **taught), net=net)
+        return lambda **objective: replace(paper("cifar10", rate=rate_of(column), **objective), net=net)
 
-    def quoted(name: str, field: str, taught: Callable[[float], str], printed: str, **fields: object) -> Row:
-        def what(column: str) -> Run | None:
+    def quoted(name: str, field: str, objective: Callable[[float], str], printed: str, **fields: object) -> Row:
+        def source(column: str) -> Run | None:
             rate = rate_of(column)
-            return replace(make(column)(**{field: taught(rate)}), **fields) if rate else None  # type: ignore[arg-type]  # of different types
+            return replace(make(column)(**{field: objective(rate)}), **fields) if rate else None  # type: ignore[arg-type]  # of different types
 
-        return Row(name, what, printed, "MentorNet")
+        return Row(name, source, printed, "MentorNet")
 
     def loss(name: str, weighting: str, printed: str, dn: bool = False) -> Row:
         return Row(

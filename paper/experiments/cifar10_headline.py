@@ -1,9 +1,9 @@
-"""CIFAR-10, 40 % symmetric noise, ResNet-56: every weighting at one learning rate, and each at its own best.
+"""CIFAR-10, 40 % symmetric noise, ResNet-56: every weighting at a shared learning rate, and at its own best.
 
-python -m paper paper/experiments/cifar10_headline.py --jobs 4 --seeds 0,1,2
+python -m paper run paper/experiments/cifar10_headline.py --jobs 4 --seeds 0,1,2
 
-One learning rate for all confounds the shape of a weighting with the size of its step: batch DN alone changes that by
-an order of magnitude. The second column chooses among four rates by short runs on the 80/20 split.
+A shared learning rate confounds the shape of a weighting with the size of its steps: batch DN alone changes that size
+by an order of magnitude. The second column chooses among four rates by short runs on an 80/20 split.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from reweigh.lab.spec import Run
 RATES = (0.01, 0.03, 0.1, 0.3)
 LOSSES = {"CCE": "CCE", "GCE": "GCE(0.7)", "MAE": "MAE", "MSE": "MSE"}
 DENSITIES = ("DM(1, 0)", "DM(0, 1)", "DM(0.5, 12)", "DM(1, 16)", "DM(2, 20)")  # the paper's betas at 40 %
-BEST = {0.2: "DM(0.5, 12)", 0.6: "DM(2, 12)", 0.8: "DM(2, 12)"}  # the paper's best final ones
+BEST = {0.2: "DM(0.5, 12)", 0.6: "DM(2, 12)", 0.8: "DM(2, 12)"}  # best final accuracy in the paper
 
 
 def runs() -> dict[str, Run]:
-    """Row -> its run at lr 0.1."""
+    """Return the run of every row, at lr 0.1."""
     plain = {name: ours(0.4, weighting=weighting) for name, weighting in LOSSES.items()}
     normalised = {f"{name}-DN": replace(run, normalise="batch") for name, run in plain.items()}
     return plain | normalised | {weighting: ours(0.4, weighting=weighting) for weighting in DENSITIES}
 
 
 def printed(rate: float, row: str) -> tuple[Reported, ...]:
-    """What the ablation prints of a row."""
+    """Return the numbers that the paper's ablation prints for a row."""
     found = PRINTED.get(rate, {}).get(row, ())
     return tuple(Reported(metric, value) for metric, value in zip(METRICS, found, strict=False))
 
 
 def at_rates() -> list[Cell]:
-    """CCE, GCE and DM at the paper's best setting, for the other noise rates."""
+    """Return the cells of CCE, GCE and DM at the paper's best setting, for the other noise rates."""
     cells = []
     for rate in (0, 0.2, 0.6, 0.8):
         for row, weighting in (("CCE", "CCE"), ("GCE", "GCE(0.7)")):

@@ -1,8 +1,8 @@
-"""The rivals in one harness: CIFAR-10, 40 % symmetric noise, ResNet-56, 20,000 iterations (102 passes) each.
+"""Comparison of methods: CIFAR-10, 40 % symmetric noise, ResNet-56, 20,000 iterations (102 epochs) each.
 
-python -m paper paper/experiments/cifar10_rivals.py --jobs 4
+python -m paper run paper/experiments/cifar10_rivals.py --jobs 4
 
-Times in epochs are scaled from each publication's training to this one's.
+Numbers of epochs are scaled from the training in each publication to this one.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ RUNS: dict[str, Run] = {
     "M-DYR-H": ours(method="MDYRH(36)"),
     "ELR": ours(method="ELR(3, 0.7)"),
 }
-NEEDS = {"Forward, true T": "is told the noise matrix", "Co-teaching": "is told the noise rate; two nets"}
+NOTES = {"Forward, true T": "uses the true noise matrix", "Co-teaching": "uses the true noise rate; two nets"}
 JOINT = Procedure("joint_optimisation", (("begin", 36), ("slots", 10)))
 
 EXPERIMENT = Experiment(
     name="cifar10_rivals",
-    title="Rivals: CIFAR-10, 40 % symmetric noise, ResNet-56",
+    title="Comparison of methods: CIFAR-10, 40 % symmetric noise, ResNet-56",
     protocol="ours",
     cells=(
-        *(Cell(row, COLUMN, run, note=NEEDS.get(row, "")) for row, run in RUNS.items()),
+        *(Cell(row, COLUMN, run, note=NOTES.get(row, "")) for row, run in RUNS.items()),
         Cell("Joint Optimisation", COLUMN, replace(CCE), procedure=JOINT, note="two trainings"),
     ),
     metrics=("final", "best", "corrupted", "intact"),
-    differs="Not in the paper, which quotes its rivals' numbers from other harnesses. Settings are the published ones, "
-    "none was tuned here, and the learning rate is one for all rows.",
+    differs="Not in the paper, which quotes the numbers of other methods from their publications. Settings are the "
+    "published ones, none was tuned here, and all rows share a learning rate.",
 )

@@ -1,6 +1,6 @@
-"""The figures of the appendix on clean CIFAR-10: ResNet-20 and ResNet-56, lam = 0, several variances.
+"""Appendix figures on clean CIFAR-10: ResNet-20 and ResNet-56, lam = 0, several variances.
 
-python -m paper paper/experiments/clean_resnets.py --jobs 4 --figure clean.svg
+python -m paper run paper/experiments/clean_resnets.py --jobs 4 --figure clean.svg
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NETS = {"ResNet-20": "resnet20", "ResNet-56": "resnet56"}
 
 
 def line(weighting: str) -> Row:
-    """A row."""
+    """Return the row of a weighting."""
     return Row(weighting, lambda column: ours(0, weighting=weighting, net=NETS[column]))
 
 
@@ -23,6 +23,6 @@ EXPERIMENT = Experiment(
     protocol="ours",
     cells=grid(tuple(NETS), map(line, WEIGHTINGS)),
     metrics=("final", "best", "corrupted"),
-    differs="The paper shows curves without numbers, and does not print its betas: these are the ablation's.",
+    differs="The paper shows curves without numbers and does not print its betas; these are the ablation's.",
     figure="grid",
 )

@@ -1,6 +1,6 @@
 """Figure 1b: emphasis densities of CCE, MAE, MSE, GCE and DM. Nothing is trained.
 
-python -m paper paper/experiments/figure_1b.py --figure figure_1b.svg
+python -m paper run paper/experiments/figure_1b.py --figure figure_1b.svg
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Figure 2: mean p of right and wrong labels, test accuracy, and the best mode at each rate; CIFAR-10, ResNet-56.
+"""Figure 2: mean p of clean and noisy labels, test accuracy, and the best mode at each rate; CIFAR-10, ResNet-56.
 
-python -m paper paper/experiments/figure_2.py --jobs 4 --figure figure_2.svg
+python -m paper run paper/experiments/figure_2.py --jobs 4 --figure figure_2.svg
 
-The runs are those of experiments/ablation.py that the paper prints: in the same folder they are not repeated.
+The runs are those of ablation.py that the paper prints: in the same directory they are not repeated.
 """
 
 from __future__ import annotations

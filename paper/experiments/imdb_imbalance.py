@@ -1,6 +1,6 @@
-"""Table 3, lower half: sentiment of IMDB reviews, 10 or 50 positive ones for each negative one; the test is balanced.
+"""Table 3, lower half: sentiment of IMDB reviews with 10 or 50 times as many positive as negative ones.
 
-python -m paper paper/experiments/imdb_imbalance.py --device cpu
+python -m paper run paper/experiments/imdb_imbalance.py --device cpu
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from dataclasses import replace
 
 from paper import Experiment, Row, grid
 from paper.experiments.imdb_noise import DIFFERS, EITHER_SIGN, SEEDS, losses
-from paper.presets import paper
-from paper.protocols import search_beta
+from paper.protocols import paper, search_beta
 from reweigh.lab.spec import Run
 
 COLUMNS = ("10:1", "50:1")
 
 
 def make(column: str) -> Callable[..., Run]:
-    """weighting -> its run in a column."""
+    """Return a function from a weighting to its run in a column."""
     ratio = column.partition(":")[0]
     return lambda weighting: replace(paper("imdb", weighting=weighting), imbalance=f"ratio({ratio}, minority=0)")
 
@@ -47,5 +46,5 @@ EXPERIMENT = Experiment(
         ],
     ),
     seeds=SEEDS,
-    differs="50.0 is printed as 0.5, a fraction where the rest is percent: only one class is predicted. " + DIFFERS,
+    differs="50.0 is printed as 0.5, a fraction among percentages: only one class is predicted. " + DIFFERS,
 )

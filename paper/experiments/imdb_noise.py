@@ -1,9 +1,9 @@
 """Table 3, upper half: sentiment of IMDB reviews under symmetric noise, one hidden layer of 8.
 
-python -m paper paper/experiments/imdb_noise.py --device cpu
+python -m paper run paper/experiments/imdb_noise.py --device cpu
 
-10,000 iterations of 250 reviews a run, tested each 500; minutes of a CPU core. The document vectors are learnt once,
-before the first run (extra text).
+A run has 10,000 iterations of 250 reviews and an evaluation every 500: minutes on a CPU core. The document vectors are
+learnt once, before the first run (extra text).
 """
 
 from __future__ import annotations
@@ -12,32 +12,31 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paper import Experiment, Row, grid
-from paper.presets import paper, published_dm
-from paper.protocols import BETAS, search_beta
+from paper.protocols import BETAS, paper, published_dm, search_beta
 from reweigh.lab.spec import Run
 
 COLUMNS = ("r = 0", "r = 0.2", "r = 0.4")
 SEEDS = (123, 124, 125, 126, 127)  # the first is the paper's
 EITHER_SIGN = (*(-beta for beta in reversed(BETAS)), *BETAS)
 DIFFERS = (
-    "Document vectors are gensim's, 100 numbers a review (implied by the programs the paper links, not said in it); "
-    "hidden units are rectified. The row with beta found by search is ours: the paper chose its betas by the test set "
-    "or does not say how."
+    "Document vectors are gensim's, of 100 dimensions (implied by the programs that the paper links, not stated in "
+    "it); hidden units are rectified. The row with beta found by search is ours: the paper selected its betas on the "
+    "test set or does not say how."
 )
 
 
 def rate_of(column: str) -> float:
-    """The noise rate of a column."""
+    """Return the noise rate of a column."""
     return float(column.removeprefix("r = "))
 
 
 def make(column: str) -> Callable[..., Run]:
-    """weighting -> its run in a column."""
+    """Return a function from a weighting to its run in a column."""
     return lambda weighting: paper("imdb", rate=rate_of(column), weighting=weighting)
 
 
 def losses(make: Callable[[str], Callable[..., Run]], printed: dict[str, str]) -> list[Row]:
-    """CCE, GCE, MAE and MSE, and each after DN."""
+    """Return the rows of CCE, GCE, MAE and MSE, without and with DN."""
 
     def row(name: str, weighting: str, dn: bool) -> Row:
         return Row(
@@ -47,7 +46,7 @@ def losses(make: Callable[[str], Callable[..., Run]], printed: dict[str, str]) -
         )
 
     names = {"CCE": "CCE", "GCE": "GCE(0.7)", "MAE": "MAE", "MSE": "MSE"}
-    return [row(f"{name}{'-DN' * dn}", taught, dn) for dn in (False, True) for name, taught in names.items()]
+    return [row(f"{name}{'-DN' * dn}", weighting, dn) for dn in (False, True) for name, weighting in names.items()]
 
 
 PRINTED = {

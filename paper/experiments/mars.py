@@ -1,9 +1,9 @@
 """Table 6: video retrieval on MARS, GoogLeNet V2 (BN-Inception), frames as images.
 
-python -m paper paper/experiments/mars.py --only CCE --init-file bn_inception.safetensors --device cuda --workers 16
+python -m paper run paper/experiments/mars.py --only CCE --init-file bn_inception.safetensors --device cuda --workers 16
 
-50,000 iterations of 180 images a run. The data set mars is needed, in its official layout. DRSA and CAE have another
-net, so that the file of weights is another one, too: use --only.
+A run has 50,000 iterations of 180 images. It needs the data set mars, in its official layout. DRSA and CAE have another
+net and need another file of weights: use --only.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from paper import Cell, Experiment, Reported
-from paper.presets import paper
-from paper.protocols import search_beta
-from paper.values import Choice
+from paper.experiment import Choice
+from paper.protocols import paper, search_beta
 from reweigh.lab.spec import Run
 
 PRINTED = {  # mAP, CMC-1
@@ -35,8 +34,8 @@ OTHERS: dict[str, dict[str, Any]] = {  # persons x frames in a batch: 30 x 6, 22
 }
 
 
-def what(row: str) -> Run | Choice:
-    """The run of a row."""
+def source(row: str) -> Run | Choice:
+    """Return the run of a row."""
     if row == "DM":
         return search_beta(lambda weighting: paper("mars", weighting=weighting), 1)
     if row in OTHERS:
@@ -45,7 +44,7 @@ def what(row: str) -> Run | Choice:
 
 
 def reported(row: str) -> tuple[Reported, ...]:
-    """mAP and CMC-1 as printed."""
+    """Return the printed mAP and CMC-1."""
     quoted = "" if row in (*OWN, "DM") else "its authors"
     return tuple(Reported(metric, value, quoted) for metric, value in zip(("mAP", "CMC-1"), PRINTED[row], strict=True))
 
@@ -54,12 +53,12 @@ EXPERIMENT = Experiment(
     name="mars",
     title="Table 6: MARS, GoogLeNet V2",
     protocol="text",
-    cells=tuple(Cell(row, "MARS", what(row), reported(row)) for row in PRINTED),
+    cells=tuple(Cell(row, "MARS", source(row), reported(row)) for row in PRINTED),
     metrics=("mAP", "CMC-1"),
     scored="retrieval",
     differs="DM's parameters are unpublished: lam = 1, as on Clothing1M, and beta found by search on a fifth of the "
-    "training frames, whose labels nobody has checked. Tracklets are scored by the official rule, all 12,180 in the "
-    "gallery; a tracklet's feature is the mean of its frames' before the classifier, at unit length; CAE compares "
-    "snippets. DRSA, CAE and OSM+CAA are rebuilt as far as they were released (docs/methods.md) and trained by this "
-    "protocol, DRSA and CAE on a ResNet-50, CAE without optical flow.",
+    "training frames, whose labels are unverified. Retrieval is scored by the official rule, with all 12,180 tracklets "
+    "in the gallery; a tracklet's feature is the normalised mean of its frames' features before the classifier; CAE "
+    "compares snippets. DRSA, CAE and OSM+CAA are rebuilt as far as they were released (docs/methods.md) and trained "
+    "by this protocol, DRSA and CAE on a ResNet-50, CAE without optical flow.",
 )

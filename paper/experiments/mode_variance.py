@@ -1,8 +1,8 @@
-"""The figures of the appendix with one panel for each mode and one line for each variance; CIFAR-10, ResNet-56.
+"""Appendix figures with one panel for each mode and one line for each variance; CIFAR-10, ResNet-56.
 
-python -m paper paper/experiments/mode_variance.py --only "r = 0.4" --figure grid.svg
+python -m paper run paper/experiments/mode_variance.py --only "r = 0.4" --figure grid.svg
 
-The runs are those of experiments/ablation.py: in the same folder of runs they are not repeated.
+The runs are those of ablation.py: in the same directory they are not repeated.
 """
 
 from __future__ import annotations

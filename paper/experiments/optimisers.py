@@ -1,6 +1,6 @@
 """Table 4: stochastic optimisers, CIFAR-10 with 40 % symmetric noise, ResNet-56.
 
-python -m paper paper/experiments/optimisers.py --jobs 4
+python -m paper run paper/experiments/optimisers.py --jobs 4
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from paper import Experiment, Row, grid
+from paper.experiment import Choice, Option
 from paper.protocols import BETAS, ours, trial_of
-from paper.values import Choice, Option
 from reweigh.lab.spec import Run
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -21,19 +21,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "Adam (lr 0.005, delta 0.1)": {"optimiser": "adam-caffe", "lr": 0.005, "eps": 0.1},
     "Adam (lr 0.005, delta 1)": {"optimiser": "adam-caffe", "lr": 0.005, "eps": 1.0},
 }
-JUDGE = "SGD + momentum (lr 0.01)"  # by which beta is chosen, once for all
+TRIALS = "SGD + momentum (lr 0.01)"  # chooses beta for all optimisers
 
 
 def make(column: str, weighting: str) -> Run:
-    """The run of a weighting with an optimiser."""
+    """Return the run of a weighting with an optimiser."""
     return replace(ours(0.4, weighting=weighting), **SETTINGS[column])
 
 
 def dm(column: str) -> Choice:
-    """DM(0.5, beta)."""
+    """Return a choice of beta for DM(0.5, beta)."""
     weightings = {beta: f"DM(0.5, {beta})" for beta in BETAS}
     return Choice(
-        "beta", tuple(Option(f"{b}", trial_of(make(JUDGE, w)), make(column, w)) for b, w in weightings.items())
+        "beta", tuple(Option(f"{b}", trial_of(make(TRIALS, w)), make(column, w)) for b, w in weightings.items())
     )
 
 

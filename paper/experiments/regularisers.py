@@ -1,6 +1,6 @@
 """Table 7 (appendix): L2, dropout and DM on CIFAR-100 with 40 % symmetric noise, ResNet-44, five trials.
 
-python -m paper paper/experiments/regularisers.py --only tin100 --jobs 4
+python -m paper run paper/experiments/regularisers.py --only tin100 --jobs 4
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paper import Cell, Experiment, Reported
-from paper.presets import paper
+from paper.protocols import paper
 from reweigh.lab.spec import Run
 
 ROWS = ("Baseline", "L2", "Dropout", "Dropout+L2", "DM", "DM+L2", "DM+Dropout", "DM+L2+Dropout")
@@ -21,14 +21,14 @@ ALL_FIVE = (
 
 
 def regularised(row: str, make: Callable[..., Run]) -> Run:
-    """The run of a row: weight decay 1e-4 or none, dropout 0.2 or none, DM(0.5, 8) or CCE."""
+    """Return the run of a row: weight decay 1e-4 or none, dropout 0.2 or none, DM(0.5, 8) or CCE."""
     parts = row.split("+")
     run = make(weighting="DM(0.5, 8)" if parts[0] == "DM" else "CCE")
     return replace(run, weight_decay=1e-4 if "L2" in parts else 0.0, dropout=0.2 if "Dropout" in parts else 0.0)
 
 
 def table(data: str, title: str, differs: str) -> Experiment:
-    """The table on one data set."""
+    """Return the table on one data set."""
 
     def make(weighting: str) -> Run:
         run = replace(paper("cifar100", rate=0.4, weighting=weighting), data=data)
@@ -40,7 +40,7 @@ def table(data: str, title: str, differs: str) -> Experiment:
             "r = 0.4",
             regularised(row, make),
             (Reported("printed", value, deviation=deviation),),
-            note=f"the authors' five runs are in fact {all_five}",
+            note=f"the authors' five runs give {all_five}",
         )
         for row, (value, deviation), all_five in zip(ROWS, PRINTED, ALL_FIVE, strict=True)
     )
@@ -54,6 +54,6 @@ EXPERIMENT = [
     table(
         "tin100",
         "Table 7 on tin100 (Tiny-ImageNet at 32 x 32) in place of CIFAR-100",
-        "Another data set, so the numbers of the paper are not its numbers; the net's body is in bfloat16. " + DIFFERS,
+        "Another data set, so the paper's numbers are not comparable; the net's body is in bfloat16. " + DIFFERS,
     ),
 ]

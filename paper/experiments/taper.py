@@ -1,9 +1,9 @@
-"""What taper does: six tapers after DN and one inside it, for DM(0.5, 8) and DM(1, 16), float32 or rounded logits.
+"""Effect of taper: six tapers after DN and one inside it, for DM(0.5, 8) and DM(1, 16), float32 or rounded logits.
 
-python -m paper paper/experiments/taper.py --jobs 4
+python -m paper run paper/experiments/taper.py --jobs 4
 
-Runs of a quarter of the usual length, with the learning rate falling at the same shares of it: 84 whole ones would
-take an H200 more than an hour.
+Runs have a quarter of the usual length, and the learning rate falls at the same fractions of it: 84 runs of full length
+would take more than an hour on an H200.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ITERATIONS = 5_000
 
 
 def run(weighting: str, row: str) -> Run:
-    """The run of a taper."""
+    """Return the run of a row."""
     taper = 0.0 if row == INSIDE else float(row)
     weighting = f"Tapered({weighting}, 5e-7)" if row == INSIDE else weighting
     usual = ours(0.4, weighting=weighting, iterations=ITERATIONS)
@@ -40,7 +40,7 @@ EXPERIMENT = Experiment(
         for weighting in WEIGHTINGS
         for precision in PRECISIONS
     ),
-    metrics=("final", "best", "corrupted", "intact", "given_up"),
+    metrics=("final", "best", "corrupted", "intact", "collapsed_classes"),
     seeds=(0, 1, 2),
     differs=(
         "Not in the paper, which has no taper in its text and 5e-7 after DN in its program. Runs of 5,000 iterations, "

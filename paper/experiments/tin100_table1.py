@@ -1,8 +1,8 @@
-"""Table 1 on tin100 in place of CIFAR-100: 100 classes of Tiny-ImageNet, 50,000 images of 32 x 32.
+"""Table 1 on tin100 instead of CIFAR-100: 100 classes of Tiny-ImageNet, 50,000 images of 32 x 32.
 
-python -m paper paper/experiments/tin100_table1.py --only "symmetric 0.4" --jobs 4
+python -m paper run paper/experiments/tin100_table1.py --only "symmetric 0.4" --jobs 4
 
-It is another data set: the paper's numbers stand beside it to be compared in their order, not in their size.
+On another data set the paper's numbers can be compared in their order, not in their size.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from reweigh.lab.spec import Run
 
 
 def make(column: str) -> Callable[..., Run]:
-    """weighting, loss or method -> its run in a column."""
-    return lambda **taught: replace(maker("authors", column, "tin100")(**taught), precision="bf16")
+    """Return a function from a weighting, loss or method to its run in a column."""
+    return lambda **objective: replace(maker("authors", column, "tin100")(**objective), precision="bf16")
 
 
 CHECKED = "symmetric 0.4, 10,000 iterations"
@@ -29,7 +29,7 @@ CHECK = (
         "DM(lam=0.5)",
         f"{CHECKED}, deterministic",
         replace(SHORT, precision="fp32", deterministic=True),
-        note="a check of bfloat16: the same run in float32",
+        note="the same run in float32, to check bfloat16",
     ),
 )
 
@@ -38,8 +38,8 @@ EXPERIMENT = Experiment(
     title="Table 1 on tin100 (Tiny-ImageNet at 32 x 32, 100 classes) in place of CIFAR-100, ResNet-44",
     protocol="authors",
     cells=(*grid(COLUMNS, rows(make)), *CHECK),
-    differs="Another data set, so the numbers of the paper are not its numbers; betas are those published for "
+    differs="Another data set, so the paper's numbers are not comparable in size; betas are those published for "
     "CIFAR-100; superclasses are groups of five consecutive classes; the body of the net is in bfloat16 (a pair "
     "of runs of a third of the length compares it with deterministic float32). D2L "
-    "fell to chance between iterations 13,000 and 14,000, and why was not recorded. " + DIFFERS,
+    "fell to chance between iterations 13,000 and 14,000, for an unknown reason. " + DIFFERS,
 )

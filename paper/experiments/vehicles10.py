@@ -1,6 +1,6 @@
 """Table 8 (appendix): L2, dropout and DM on Vehicles-10, 5,000 images of CIFAR-100's vehicles, ResNet-44.
 
-python -m paper paper/experiments/vehicles10.py
+python -m paper run paper/experiments/vehicles10.py
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from paper import Experiment, Row, grid
 from paper.experiments.regularisers import ROWS, regularised
-from paper.presets import paper
+from paper.protocols import paper
 from reweigh.lab.spec import Run
 
 PRINTED = {  # r = 0, r = 0.4
@@ -25,7 +25,7 @@ PRINTED = {  # r = 0, r = 0.4
 
 
 def run(row: str, column: str) -> Run:
-    """The run of a cell."""
+    """Return the run of a cell."""
     rate = float(column.removeprefix("r = "))
     return regularised(
         row, lambda weighting: replace(paper("cifar100", rate=rate, weighting=weighting), data="vehicles10")
@@ -33,7 +33,7 @@ def run(row: str, column: str) -> Run:
 
 
 def line(row: str) -> Row:
-    """A row."""
+    """Return a row."""
     return Row(row, lambda column: run(row, column), PRINTED[row])
 
 

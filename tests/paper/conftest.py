@@ -1,16 +1,15 @@
-"""Tiny runs, findings without runs, the experiments of the repository, and data in official layouts."""
+"""Tiny runs, findings without runs, and data in official layouts."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paper.finding import Finding
+from paper.findings import Finding
 from paper.quick import write_data
 from reweigh.lab.record import Header
 from reweigh.lab.spec import Run
@@ -30,7 +29,7 @@ TINY: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with toy data."""
+    """Return a folder with toy data."""
     folder = tmp_path_factory.mktemp("toy")
     write_data(folder)
     return folder
@@ -38,13 +37,13 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny(toy: Path) -> Callable[..., Run]:
-    """weighting, fields -> a run that takes a moment."""
+    """Return a function from a weighting and fields to a tiny run."""
     return lambda weighting="CCE", **fields: Run(**(TINY | {"data_root": str(toy), "weighting": weighting} | fields))
 
 
 @pytest.fixture
 def measured() -> Callable[..., Finding]:
-    """run, metrics, columns -> its finding, as if it had been run."""
+    """Return a function that makes findings without training."""
 
     def make(run: Run, columns: dict[str, list[float | None]] | None = None, **metrics: float) -> Finding:
         header = Header(run, "d" * 64, "l" * 64, 200, {}, ({"commit": "c0ffee", "torch": "2.6", "device": "cpu"},))
@@ -53,21 +52,9 @@ def measured() -> Callable[..., Finding]:
     return make
 
 
-@pytest.fixture
-def with_seed() -> Callable[[Run, int], Run]:
-    """The run with another seed."""
-    return lambda run, seed: replace(run, seed=seed)
-
-
-@pytest.fixture(scope="session")
-def files() -> list[Path]:
-    """The experiments of the repository."""
-    return sorted((ROOT / "paper" / "experiments").glob("*.py"))
-
-
 @pytest.fixture(scope="session")
 def layouts() -> Any:
-    """The writers of official layouts that the tests of the data have."""
+    """Return the writers of official layouts from the tests of the data."""
     spec = importlib.util.spec_from_file_location("data_layouts", ROOT / "tests" / "lab" / "data" / "conftest.py")
     assert spec is not None
     assert spec.loader is not None

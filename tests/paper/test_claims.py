@@ -1,4 +1,4 @@
-"""Every claim, where it holds, where it does not, and where nothing was measured."""
+"""Claims that hold, that do not, and that were not measured."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import pytest
 
 from paper import Cell, Experiment, Reported
 from paper.claims import CLAIMS, verdicts
-from paper.finding import Finding
+from paper.findings import Finding, Results
 from paper.protocols import ours
-from paper.saved import Saved, collect
+from paper.tables import collect
 
 Measured = Callable[..., Finding]
 NAMES = ["p", "stopping", "intact", "mode", "cce", "dm", "collapse", "correction", "rate"]
 WORDS = {name: i for i, name in enumerate(NAMES)}
 
 
-def judge(which: str, *saved: Saved) -> tuple[str, str]:
+def judge(which: str, *saved: Results) -> tuple[str, str]:
     found = verdicts({each.experiment.name: each for each in saved})[WORDS[which]]
-    return found.verdict, found.seen
+    return found.verdict, found.evidence
 
 
 @pytest.fixture
-def table(measured: Measured) -> Callable[..., Saved]:
+def table(measured: Measured) -> Callable[..., Results]:
     """name, {(row, weighting, rate): metrics} -> saved results; rows in brackets are printed in the paper."""
 
-    def make(name: str, cells: dict[tuple[str, str, float], dict], columns: dict | None = None) -> Saved:
+    def make(name: str, cells: dict[tuple[str, str, float], dict], columns: dict | None = None) -> Results:
         made, store = [], {}
         for (row, weighting, rate), metrics in cells.items():
             run = ours(rate, weighting=weighting)
@@ -45,7 +45,7 @@ def test_nothing_measured() -> None:
     assert {each.verdict for each in found} == {"not measured"}
 
 
-def test_wrong_labels_below_right_ones(table: Callable[..., Saved]) -> None:
+def test_noisy_labels_below_clean_ones(table: Callable[..., Results]) -> None:
     cells = {("CCE", "CCE", 0.4): {"final": 0.5}}
     steps = {"step": [1, 2], "p_clean": [0.5, 0.9]}
     good = table("a", cells, steps | {"p_noisy": [0.2, 0.8]})
@@ -55,7 +55,7 @@ def test_wrong_labels_below_right_ones(table: Callable[..., Saved]) -> None:
     assert judge("p", good, good)[1] == "below in 2 of 2 evaluations of 1 runs"  # not counted twice
 
 
-def test_early_stopping(table: Callable[..., Saved]) -> None:
+def test_early_stopping(table: Callable[..., Results]) -> None:
     steady = {
         ("DM", "DM(0.5, 8)", 0.4): {"final": 0.80, "best": 0.805},
         ("CCE", "CCE", 0.4): {"final": 0.1, "best": 1.0},
@@ -68,19 +68,19 @@ def test_early_stopping(table: Callable[..., Saved]) -> None:
     assert "most: 10.00 (a, r = 0.2, DM(1))" in seen
 
 
-def test_early_stopping_is_not_judged_by_best_and_final_of_different_seeds(measured: Measured) -> None:
+def test_early_stopping_needs_best_and_final_of_the_same_seeds(measured: Measured) -> None:
     run = ours(0.4, weighting="DM(0.5, 8)")
     cell = Cell("DM", "r = 0.4", run, (Reported("best", 80.0),))
-    scores = [{"final": 0.8, "best": 0.8}, {"final": 0.1}]  # diverged before it was first looked at
+    scores = [{"final": 0.8, "best": 0.8}, {"final": 0.1}]  # diverged before the first evaluation
     found = [measured(replace(run, seed=seed), **metrics) for seed, metrics in enumerate(scores)]
     saved = collect(Experiment("a", "a", "ours", (cell,)), (0, 1), {each.name: each for each in found})
     assert judge("stopping", saved)[0] == "not measured"
 
 
-def test_intact_tracks_test(table: Callable[..., Saved]) -> None:
+def test_training_accuracy_tracks_test_accuracy(table: Callable[..., Results]) -> None:
     names = ["CCE", "MAE", "MSE", "GCE(0.7)"]
 
-    def at(values: list[tuple[float, float]]) -> Saved:
+    def at(values: list[tuple[float, float]]) -> Results:
         return table("a", {(n, n, 0.4): {"intact": i, "final": f} for n, (i, f) in zip(names, values, strict=True)})
 
     assert judge("intact", at([(0.1, 0.2), (0.2, 0.3), (0.3, 0.4), (0.4, 0.5)]))[0] == "holds"
@@ -88,7 +88,7 @@ def test_intact_tracks_test(table: Callable[..., Saved]) -> None:
     assert judge("intact", at([(0.1, 0.5)] * 4))[0] == "not measured"  # nothing varies
 
 
-def ablation(table: Callable[..., Saved], best: dict[float, float], name: str = "ablation") -> Saved:
+def ablation(table: Callable[..., Results], best: dict[float, float], name: str = "ablation") -> Results:
     """At every rate the lam of `best` wins; beta = 24 ends low for lam = 2."""
     cells = {}
     for rate, winner in best.items():
@@ -99,7 +99,7 @@ def ablation(table: Callable[..., Saved], best: dict[float, float], name: str = 
     return table(name, cells)
 
 
-def test_the_best_mode_rises(table: Callable[..., Saved]) -> None:
+def test_the_best_mode_rises(table: Callable[..., Results]) -> None:
     assert judge("mode", ablation(table, {0.2: 0.5, 0.4: 1, 0.6: 2, 0.8: 2})) == (
         "holds",
         "ablation: best mode 0.33 at r = 0.2, 0.5 at r = 0.4, 0.67 at r = 0.6, 0.67 at r = 0.8",
@@ -110,7 +110,7 @@ def test_the_best_mode_rises(table: Callable[..., Saved]) -> None:
     assert judge("mode", ablation(table, {0.2: 0.5, 0.4: 1, 0.6: 2}, "another"))[0] == "not measured"
 
 
-def test_ablations_on_several_data_sets_are_judged_apart_and_named(table: Callable[..., Saved]) -> None:
+def test_ablations_on_several_data_sets_are_judged_separately(table: Callable[..., Results]) -> None:
     rising = ablation(table, {0.2: 0.5, 0.4: 1, 0.6: 2})
     small = ablation(table, {0.2: 1, 0.4: 1, 0.6: 0.5}, "ablation-digits")
     assert judge("mode", small)[1].startswith("ablation-digits: best mode 0.5 at r = 0.2")
@@ -119,7 +119,7 @@ def test_ablations_on_several_data_sets_are_judged_apart_and_named(table: Callab
     assert seen.index("ablation: best mode 0.33") < seen.index("; ablation-digits: best mode 0.5")
 
 
-def test_collapse_at_large_variance(table: Callable[..., Saved]) -> None:
+def test_collapse_at_large_variance(table: Callable[..., Results]) -> None:
     verdict, seen = judge("collapse", ablation(table, {0.4: 1}))
     assert verdict == "holds"
     assert "most: 30.0 points (ablation, r = 0.4, lam = 2, beta = 24)" in seen
@@ -127,11 +127,11 @@ def test_collapse_at_large_variance(table: Callable[..., Saved]) -> None:
     assert judge("collapse", table("ablation", flat))[0] == "does not hold"
 
 
-def test_cce_and_dm_among_the_others(table: Callable[..., Saved]) -> None:
-    def at(cce: float, dm: float, rate: float = 0.4) -> Saved:
+def test_cce_and_dm_against_other_rows(table: Callable[..., Results]) -> None:
+    def at(cce: float, dm: float, rate: float = 0.4) -> Results:
         rows = {"CCE": ("CCE", cce), "GCE": ("GCE(0.7)", 0.8), "MAE": ("MAE", 0.3), "MSE": ("MSE", 0.5)}
         rows |= {"DM": ("DM(1, 8)", dm), "DM(1, 0)": ("DM(1, 0)", 0.99 if dm < 0.5 else 0.2)}
-        return table("a", {(row, taught, rate): {"final": value} for row, (taught, value) in rows.items()})
+        return table("a", {(row, weighting, rate): {"final": value} for row, (weighting, value) in rows.items()})
 
     assert judge("cce", at(0.79, 0.9))[0] == "holds"
     assert judge("cce", at(0.75, 0.9)) == (
@@ -143,14 +143,14 @@ def test_cce_and_dm_among_the_others(table: Callable[..., Saved]) -> None:
     assert judge("dm", at(0.79, 0.4))[1] == "best in 0 of 1 columns; not in a, r = 0.4: DM(1, 0) 99.0, DM 40.0"
 
 
-def test_label_correction(table: Callable[..., Saved]) -> None:
-    def gain(value: float) -> Saved:
+def test_label_correction(table: Callable[..., Results]) -> None:
+    def gain(value: float) -> Results:
         cells = {
             ("DM", "DM(1, 8)", 0.4): {"final": 0.8, "retrained": 0.8 + value},
             ("CCE", "CCE", 0.4): {"final": 0.8, "retrained": 0.1},
         }
         saved = table("a", cells)
-        return Saved(
+        return Results(
             Experiment("a", "a", "ours", saved.experiment.cells, ("final", "retrained")), saved.entries, saved.trials
         )
 
@@ -164,7 +164,7 @@ def test_one_learning_rate(measured: Measured) -> None:
         found = {run.folder_name(): measured(run, final=finals[row]) for row, run in runs.items()}
         return [Cell(row, column, run) for row, run in runs.items()], found
 
-    def both(**own: float) -> Saved:
+    def both(**own: float) -> Results:
         (one, shared), (other, chosen) = at("lr 0.1", CCE=0.7, MAE=0.5), at("own lr", **own)
         return collect(Experiment("a", "a", "ours", (*one, *other)), (0,), shared | chosen)
 

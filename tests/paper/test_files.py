@@ -1,4 +1,4 @@
-"""The experiments of the repository: they load, they hold the paper's numbers, and all of them run."""
+"""The experiments of the repository load, have the paper's numbers, and run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from paper import Experiment
-from paper.drawing import panels_of
-from paper.finding import Finding
-from paper.load import load
-from paper.saved import collect
-from paper.session import Asked, sit, steps
+from paper.experiment import load
+from paper.figures import results_figure
+from paper.findings import Finding
+from paper.runner import RunOptions, run_experiments, run_states
+from paper.tables import collect
 from reweigh.lab.spec import Run
 
-FOLDER = Path(__file__).resolve().parents[2] / "paper" / "experiments"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "paper" / "experiments"
 FILES = sorted(FOLDER.glob("*.py"))
-# of two protocols or data sets with the same cells one is enough for every day
+# experiments with the same cells as another one, which suffices for the fast tests
 TWICE = ("cifar100_table1-text", "clothing1m-text", "regularisers-tin100", "cifar10_cifarnet", "tin100_table1")
 EVERY = [
     pytest.param(path, each.name, marks=[pytest.mark.slow] * (each.name in TWICE), id=each.name)
@@ -39,36 +40,36 @@ def named(path: Path, name: str) -> Experiment:
 
 @pytest.mark.parametrize(("path", "name"), EVERY)
 def test_every_experiment_runs_on_toy_data(path: Path, name: str, runs: Path) -> None:
-    experiment, asked = named(path, name), Asked(runs, quick=True, fields={"device": "cpu"})
-    (saved,), ended = sit([experiment], asked)
+    experiment, options = named(path, name), RunOptions(runs, quick=True, fields={"device": "cpu"})
+    (saved,), ended = run_experiments([experiment], options)
     assert not ended.failed
-    expected = {(cell.row, cell.column) for cell in asked.of(experiment).cells if cell.what is not None}
+    expected = {(cell.row, cell.column) for cell in options.apply(experiment).cells if cell.source is not None}
     assert {(entry.row, entry.column) for entry in saved.entries} == expected
-    assert {row for row, _ in expected} == {cell.row for cell in experiment.cells if cell.what is not None}
-    assert {column for _, column in expected} == {cell.column for cell in experiment.cells if cell.what is not None}
-    assert all(step.state == "done" for step in steps(experiment, asked))
+    assert {row for row, _ in expected} == {cell.row for cell in experiment.cells if cell.source is not None}
+    assert {column for _, column in expected} == {cell.column for cell in experiment.cells if cell.source is not None}
+    assert all(step.state == "done" for step in run_states(experiment, options))
 
 
-def test_they_say_what_they_are() -> None:
+def test_texts_and_the_guide_are_complete() -> None:
     every = [each for path in FILES for each in load(path)]
     assert max(Counter(each.name for each in every).values()) == 1
     for each in every:
         assert each.title
         assert each.differs.endswith(".")
         assert (each.cost is None) == (not each.cost_on)
-    guide = (FOLDER.parent / "docs" / "experiments.md").read_text()
+    guide = (ROOT / "docs" / "experiments.md").read_text()
     for path in FILES:
-        assert f"reweigh table experiments/{path.name}" in path.read_text()
+        assert f"python -m paper run paper/experiments/{path.name}" in path.read_text()
         assert f"`{path.stem}`" in guide
 
 
-def test_figure_2_is_at_the_rate_it_says_whatever_is_measured(measured: Callable[..., Finding]) -> None:
+def test_figure_2_has_the_stated_rate_whatever_is_measured(measured: Callable[..., Finding]) -> None:
     experiment = named(FOLDER / "figure_2.py", "figure_2")
     columns = {"step": [1, 2], "test_accuracy": [0.3, 0.5], "p_mean": [0.2, 0.4]}
-    runs = [cell.what for cell in experiment.cells if isinstance(cell.what, Run)]
+    runs = [cell.source for cell in experiment.cells if isinstance(cell.source, Run)]
     first = next(run for run in runs if run.rate == 0.4)
     store = {run.folder_name(): measured(run, columns, final=0.5) for run in runs if run.rate != 0.4 or run is first}
-    panels = panels_of(collect(experiment, (0,), store))
+    panels = results_figure(collect(experiment, (0,), store))
     assert panels is not None
     assert "here it is 40 %" in experiment.differs
     a, b, c = (figure.title for figure in panels.figures)
@@ -114,7 +115,7 @@ def test_numbers_of_the_paper(place: tuple[str, ...], value: float, quoted: str)
     assert (found.value, found.quoted) == (value, quoted)
 
 
-def test_the_ablation_is_whole() -> None:
+def test_the_ablation_is_complete() -> None:
     experiment = named(FOLDER / "ablation.py", "ablation")
     assert len(experiment.rows) == 2 + 16
     assert len(experiment.columns) == 4
@@ -122,7 +123,7 @@ def test_the_ablation_is_whole() -> None:
     own = named(FOLDER / "cifar10_headline.py", "cifar10_headline")
     shared = {run.hash() for cell in experiment.cells for run in cell.runs}
     headline = {run.hash() for cell in own.cells if cell.column == "lr 0.1" for run in cell.runs}
-    assert len(shared & headline) == 6  # the same runs lie in the same folders
+    assert len(shared & headline) == 6  # shared runs are trained once
 
 
 def test_protocols_differ_as_reported() -> None:

@@ -1,4 +1,4 @@
-"""CIFAR-100, Clothing1M and MARS in their official layouts: the experiments run as they are, a few iterations long."""
+"""Experiments on CIFAR-100, Clothing1M and MARS in their official layouts, with two iterations."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ import pytest
 from PIL import Image
 
 from paper import Experiment
-from paper.load import load
-from paper.session import Asked, sit
+from paper.experiment import load
+from paper.runner import RunOptions, run_experiments
+from paper.tables import blocks
 from reweigh.lab.spec import Run
 
 FOLDER = Path(__file__).resolve().parents[2] / "paper" / "experiments"
 
 
 def brief(experiment: Experiment, root: Path, batch: int) -> Experiment:
-    """Its own nets and settings, but two iterations of a few images."""
+    """Return the experiment with its own nets and settings, but two iterations of a few images."""
 
     def change(run: Run) -> Run:
         schedule = "constant"
         where = {"data_root": str(root), "device": "cpu"}
         return replace(run, iterations=2, evaluate_every=2, batch_size=batch, schedule=schedule, **where)
 
-    return experiment.adjusted(change)
+    return experiment.map_runs(change)
 
 
-def carry_out(name: str, only: str, root: Path, batch: int, tmp_path: Path) -> Any:
+def run_part(name: str, only: str, root: Path, batch: int, tmp_path: Path) -> Any:
     experiment = load(FOLDER / f"{name}.py")[0]
-    (saved,), ended = sit([brief(experiment, root, batch)], Asked(tmp_path / "runs", only=(only,)))
+    (saved,), ended = run_experiments([brief(experiment, root, batch)], RunOptions(tmp_path / "runs", only=(only,)))
     assert not ended.failed, ended.failed
     return saved
 
@@ -43,7 +44,7 @@ def test_cifar100(layouts: Any, tmp_path: Path) -> None:
 
     writer = layouts.Cifar(tmp_path / "data")
     writer.python100(tuple(SUPERCLASS), 100)
-    (entry,) = carry_out("cifar100_table1", "GCE-DN asymmetric 0.4", tmp_path / "data", 16, tmp_path).entries
+    (entry,) = run_part("cifar100_table1", "GCE-DN asymmetric 0.4", tmp_path / "data", 16, tmp_path).entries
     assert entry.finding.run.net == "resnet44-projection"
     assert entry.finding.run.noise == "superclass_pair"
     assert entry.finding.header.details["noise"]["kind"].startswith("superclass_pair")
@@ -53,7 +54,7 @@ def test_vehicles10(layouts: Any, tmp_path: Path) -> None:
     from reweigh.lab.data.cifar import SUPERCLASS
 
     layouts.Cifar(tmp_path / "data").binary100(tuple(SUPERCLASS), 300)
-    saved = carry_out("vehicles10", "DM+L2+Dropout r = 0.4", tmp_path / "data", 8, tmp_path)
+    saved = run_part("vehicles10", "DM+L2+Dropout r = 0.4", tmp_path / "data", 8, tmp_path)
     assert saved.entries[0].finding.header.examples == 30
 
 
@@ -76,14 +77,14 @@ def test_clothing1m(tmp_path: Path) -> None:
     for name, keys in lists.items():
         (folder / f"{name}_key_list.txt").write_text("".join(f"{key}\n" for key in keys))
     (folder / "category_names_eng.txt").write_text("".join(f"class {i}\n" for i in range(14)))
-    saved = carry_out("clothing1m", "authors DM", folder, 4, tmp_path)
+    saved = run_part("clothing1m", "authors DM", folder, 4, tmp_path)
     (entry,) = [entry for entry in saved.entries if entry.row == "DM"]
     assert entry.finding.run.net == "resnet50"
     assert entry.finding.metrics["final"] is not None
 
 
 def write_mars(folder: Path) -> None:
-    """Three persons to train on, three to find again, before two cameras each; junk and distractors."""
+    """Write three persons for training and three for retrieval, with two cameras each, and junk and distractors."""
     scipy_io = pytest.importorskip("scipy.io")
 
     def side(name: str, tracks: Sequence[tuple[int, int]]) -> None:
@@ -105,13 +106,13 @@ def write_mars(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_mars(tmp_path: Path) -> None:
-    """Every person's frames are alike here, so that any net finds them all again."""
+    """All frames of a person are the same here, so that any net retrieves them."""
     folder = tmp_path / "MARS"
     write_mars(folder)
-    saved = carry_out("mars", "GCE", folder, 4, tmp_path)
+    saved = run_part("mars", "GCE", folder, 4, tmp_path)
     (entry,) = saved.entries
     assert entry.finding.run.net == "bn-inception"
     assert entry.finding.metrics["mAP"] == pytest.approx(1)
     assert entry.finding.metrics["CMC-1"] == 1
-    (block,) = saved.blocks()
+    (block,) = blocks(saved)
     assert next(line for line in block.lines if line.row == "GCE").measured["mAP"].mean == pytest.approx(1)

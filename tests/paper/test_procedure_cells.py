@@ -1,4 +1,4 @@
-"""Cells that take several runs: carried out, found again, together."""
+"""Cells with procedures of several runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from paper import Cell, Experiment, Procedure
-from paper.carry_out import carry_out, gather_findings
-from paper.table import entries
+from paper.runner import gather_findings, run_missing
+from paper.tables import entries
 from reweigh.lab.record import list_runs
 from reweigh.lab.spec import Run
 
@@ -33,89 +33,88 @@ def names(root: Path) -> set[str]:
         (Procedure("caffe_start"), "final"),
     ],
 )
-def test_procedures_are_found_again(tiny: Make, tmp_path: Path, procedure: Procedure, metric: str) -> None:
+def test_finished_procedures_are_found(tiny: Make, tmp_path: Path, procedure: Procedure, metric: str) -> None:
     held = {"validation": 0.2} if procedure.name == "forgetting" else {}
     experiment = table(Cell("CCE", "a", tiny(**held), procedure=procedure))
-    assert not carry_out([experiment], tmp_path).failed
-    (entry,) = entries(experiment, (0,), gather_findings(experiment, tmp_path, (0,), {}))
+    assert not run_missing([experiment], tmp_path).failed
+    (entry,) = entries(experiment, (0,), gather_findings(experiment, tmp_path, {}))
     assert entry.finding.metrics[metric] is not None
     before = names(tmp_path)
-    carry_out([experiment], tmp_path)
+    run_missing([experiment], tmp_path)
     assert names(tmp_path) == before
     other = table(Cell("CCE", "a", tiny("MAE", **held), procedure=procedure))
-    assert not gather_findings(other, tmp_path, (0,), {})
+    assert not gather_findings(other, tmp_path, {})
 
 
 WARM, CAFFE = Procedure("warm_start", (("iterations", 2),)), Procedure("caffe_start")
 
 
-def test_procedures_go_on_together(tiny: Make, tmp_path: Path) -> None:
-    """What each needs next is carried out in one go; after a stop, too."""
+def test_procedures_run_together(tiny: Make, tmp_path: Path) -> None:
+    """The next runs of all procedures are one batch, after a stop, too."""
     cells = [Cell("warm", "a", tiny(), procedure=WARM), Cell("caffe", "a", tiny(), procedure=CAFFE)]
-    alone = [carry_out([table(cell)], tmp_path / cell.row) for cell in cells]
-    told: list[tuple[int, int]] = []
-    for is_over in (lambda: len(told) > 4, lambda: False):
-        ended = carry_out(
+    alone = [run_missing([table(cell)], tmp_path / cell.row) for cell in cells]
+    calls: list[tuple[int, int]] = []
+    for is_over in (lambda: len(calls) > 4, lambda: False):
+        ended = run_missing(
             [table(*cells)],
             tmp_path / "both",
-            tell=lambda number, count, run, update: told.append((count, run.iterations)),
+            watch=lambda number, count, run, update: calls.append((count, run.iterations)),
             should_stop=is_over,
         )
     assert not any(each.failed or each.stopped for each in (*alone, ended))
-    assert told[:2] == [(2, 2)] * 2  # the first run of the one, beside the only one of the other
-    assert set(told[2:]) == {(2, 8)}  # what was cut short, beside the second run of the one
+    assert calls[:2] == [(2, 2)] * 2  # the first run of one procedure, with the only run of the other
+    assert set(calls[2:]) == {(2, 8)}  # the stopped run, with the second run of the other procedure
     for cell in cells:
         (one,), (other,) = (
-            entries(table(cell), (0,), gather_findings(table(cell), tmp_path / side, (0,), {}))
-            for side in (cell.row, "both")
+            entries(table(cell), (0,), gather_findings(table(cell), tmp_path / side, {})) for side in (cell.row, "both")
         )
         assert one.finding.columns == other.finding.columns
 
 
-def test_one_procedure_with_two_settings_is_two(tiny: Make, tmp_path: Path) -> None:
+def test_settings_distinguish_procedures(tiny: Make, tmp_path: Path) -> None:
     ways = [Procedure("warm_start", (("iterations", count),)) for count in (2, 3)]
     experiment = table(*(Cell(str(way.settings), "a", tiny(), procedure=way) for way in ways))
-    assert not carry_out([experiment], tmp_path).failed
-    assert len(gather_findings(experiment, tmp_path, (0,), {})) == 2
+    assert not run_missing([experiment], tmp_path).failed
+    assert len(gather_findings(experiment, tmp_path, {})) == 2
 
 
 def test_procedures_that_need_the_same_run_share_it(tiny: Make, tmp_path: Path) -> None:
     cells = [Cell(name, "a", tiny(name), procedure=WARM) for name in ("CCE", "MAE")]
-    told = []
-    ended = carry_out([table(*cells)], tmp_path, tell=lambda number, count, run, update: told.append(run.iterations))
+    calls = []
+    ended = run_missing(
+        [table(*cells)], tmp_path, watch=lambda number, count, run, update: calls.append(run.iterations)
+    )
     assert not ended.failed
-    assert told.count(2) == 2  # both iterations of it
-    assert len(gather_findings(table(*cells), tmp_path, (0,), {})) == 2
+    assert calls.count(2) == 2  # both iterations of it
+    assert len(gather_findings(table(*cells), tmp_path, {})) == 2
 
 
-def test_a_procedure_carries_out_what_was_only_measured_elsewhere(
-    tiny: Make, measured: Callable, tmp_path: Path
-) -> None:
+def test_a_procedure_repeats_a_run_without_a_folder(tiny: Make, measured: Callable, tmp_path: Path) -> None:
     known, cell = measured(tiny(), final=0.5), Cell("CCE", "a", tiny(), procedure=Procedure("label_correction"))
-    assert not carry_out([table(cell)], tmp_path, known={known.name: known}).failed
+    assert not run_missing([table(cell)], tmp_path, known={known.name: known}).failed
     assert len(names(tmp_path)) == 2
 
 
 def test_a_procedure_whose_run_fails_is_named(tiny: Make, tmp_path: Path) -> None:
     bad = Cell("bad", "a", tiny("NoSuchWeighting(1)"), procedure=CAFFE)
     good = Cell("good", "a", tiny(), procedure=CAFFE)
-    ended = carry_out([table(bad, good)], tmp_path)
-    assert list(ended.failed) == [f"caffe_start() {bad.what.folder_name()}"]
+    ended = run_missing([table(bad, good)], tmp_path)
+    assert list(ended.failed) == [f"caffe_start() {bad.source.folder_name()}"]
     assert "NoSuchWeighting" in next(iter(ended.failed.values()))
-    assert len(gather_findings(table(bad, good), tmp_path, (0,), {})) == 1
+    assert len(gather_findings(table(bad, good), tmp_path, {})) == 1
 
 
-def test_a_procedure_with_other_settings_is_another(tiny: Make, tmp_path: Path) -> None:
+def test_a_procedure_with_other_settings_is_not_found(tiny: Make, tmp_path: Path) -> None:
     run = tiny(validation=0.2)
-    carry_out([table(Cell("CCE", "a", run, procedure=Procedure("forgetting", (("rates", (0.9,)),))))], tmp_path)
+    run_missing([table(Cell("CCE", "a", run, procedure=Procedure("forgetting", (("rates", (0.9,)),))))], tmp_path)
     usual = table(Cell("CCE", "a", run, procedure=Procedure("forgetting")))
-    assert not gather_findings(usual, tmp_path, (0,), {})
+    assert not gather_findings(usual, tmp_path, {})
 
 
 def test_another_start_is_another_run(tiny: Make, tmp_path: Path) -> None:
     cells = [Cell("plain", "a", tiny()), Cell("caffe", "a", tiny(), procedure=Procedure("caffe_start"))]
-    carry_out([table(*cells)], tmp_path)
-    found = gather_findings(table(*cells), tmp_path, (0,), {})
+    run_missing([table(*cells)], tmp_path)
+    found = gather_findings(table(*cells), tmp_path, {})
     plain, caffe = (entry.finding for entry in entries(table(*cells), (0,), found))
     assert plain.run.hash() != caffe.run.hash()
     assert plain.columns["p_clean"] != caffe.columns["p_clean"]

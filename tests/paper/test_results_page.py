@@ -1,4 +1,4 @@
-"""tools/results.py: the page is whole, and says what is not measured."""
+"""docs/results.md has all results, and lists what is not measured."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ import pytest
 
 from paper import Cell, Experiment, Reported
 from paper.claims import CLAIMS
-from paper.finding import Finding
+from paper.findings import Finding, write_results
 from paper.protocols import ours
-from paper.saved import collect, save
+from paper.results_page import provenance, write_page
+from paper.tables import collect
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    (tmp_path / "experiments" / "results").mkdir(parents=True)
+
+    for folder in ("experiments", "results"):
+        (tmp_path / "paper" / folder).mkdir(parents=True)
     (tmp_path / "docs" / "figures").mkdir(parents=True)
-    (tmp_path / "experiments" / "later.py").write_text(
+    (tmp_path / "paper" / "experiments" / "later.py").write_text(
         "from paper import Cell, Experiment\nfrom paper.protocols import ours\n"
         "EXPERIMENT = Experiment('later', 'A later one', 'ours', (Cell('CCE', 'a', ours(weighting='CCE')),))\n"
     )
@@ -30,27 +32,23 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_results(site: Path) -> None:
-    from results import main
-
-    main(site)
+    write_page(site)
     page = (site / "docs" / "results.md").read_text()
-    assert page.startswith("# Measured beside reported\n")
+    assert page.startswith("# Our results and the paper's\n")
     assert page.count("| not measured |") == len(CLAIMS)
-    assert "## Not measured here\n\n- A later one (`later`)" in page
+    assert "## Not measured\n\n- A later one (`later`)" in page
 
 
 def test_with_results(site: Path, measured: Callable[..., Finding]) -> None:
     pytest.importorskip("matplotlib")
-    from results import main
-
-    columns = {"step": [1, 2], "test_accuracy": [0.3, 0.5], "corrupted_accuracy": [0.2, 0.3]}
+    columns = {"step": [1, 2], "test_accuracy": [0.3, 0.5], "train_accuracy": [0.2, 0.3]}
     columns |= {"p_clean": [0.2, 0.4], "p_noisy": [0.1, 0.2]}
     runs = {beta: ours(0.4, weighting=f"DM(0.5, {beta})") for beta in (8, 12)}
     cells = tuple(Cell(f"DM(0.5, {beta})", "r = 0.4", run, (Reported("final", 79.9),)) for beta, run in runs.items())
     store = {run.folder_name(): measured(run, columns, final=0.5, best=0.5) for run in runs.values()}
     experiment = Experiment("grids", "Grids", "ours", cells, figure="grid")
-    save(collect(experiment, (0,), store), site / "experiments" / "results" / "grids.json")
-    main(site)
+    write_results(collect(experiment, (0,), store), site / "paper" / "results" / "grids.json")
+    write_page(site)
     page = (site / "docs" / "results.md").read_text()
     assert "| **holds** | below in 4 of 4 evaluations of 2 runs |" in page
     assert "## Grids" in page
@@ -60,13 +58,11 @@ def test_with_results(site: Path, measured: Callable[..., Finding]) -> None:
     assert (site / "docs" / "figures" / "result-grids.svg").stat().st_size < 300_000
     assert "*2 runs; seeds 0; commit c0ffee; torch 2.6; cpu.*" in page
     before = page
-    main(site)
+    write_page(site)
     assert (site / "docs" / "results.md").read_text() == before
 
 
-def test_a_run_that_went_on_elsewhere_names_both_devices(measured: Callable[..., Finding]) -> None:
-    from results import provenance
-
+def test_a_run_resumed_elsewhere_names_both_devices(measured: Callable[..., Finding]) -> None:
     run = ours(weighting="CCE")
     finding = measured(run, final=0.5)
     gpu = {"commit": "c0ffee", "torch": "2.6", "device": "cuda", "device_name": "NVIDIA H200"}
@@ -76,21 +72,19 @@ def test_a_run_that_went_on_elsewhere_names_both_devices(measured: Callable[...,
     assert provenance(saved) == "*1 runs; seeds 0; commit c0ffee; torch 2.6; NVIDIA H200, cpu.*"
 
 
-def test_runs_are_shown_in_every_table_they_stand_in(site: Path, measured: Callable[..., Finding]) -> None:
-    from results import main
-
+def test_runs_are_shown_in_every_table_that_has_them(site: Path, measured: Callable[..., Finding]) -> None:
     run = ours(weighting="CCE")
     later = "(Cell('CCE', 'a', ours(weighting='CCE')), Cell('MAE', 'a', ours(weighting='MAE')))"
     for name, figure in (("later", None), ("drawn", "grid")):
-        (site / "experiments" / f"{name}.py").write_text(
+        (site / "paper" / "experiments" / f"{name}.py").write_text(
             "from paper import Cell, Experiment\nfrom paper.protocols import ours\n"
             f"EXPERIMENT = Experiment({name!r}, 'A {name} one', 'ours', {later}, figure={figure!r})\n"
         )
     experiment = Experiment("first", "The first", "ours", (Cell("CCE", "b", run),))
     found = collect(experiment, (0,), {run.folder_name(): measured(run, final=0.5, best=0.5)})
-    save(found, site / "experiments" / "results" / "first.json")
-    main(site)
+    write_results(found, site / "paper" / "results" / "first.json")
+    write_page(site)
     page = (site / "docs" / "results.md").read_text()
     assert page.count("| CCE | 50.0 | 50.0 | 1 |") == 2
     assert "Not measured: a: MAE." in page.partition("## A later one")[2]
-    assert page.endswith("## Not measured here\n\n- A drawn one (`drawn`)\n")  # a figure of half its runs misleads
+    assert page.endswith("## Not measured\n\n- A drawn one (`drawn`)\n")  # a figure of half its runs misleads

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 import reweigh
-from paper.figures import paper_figure
 from reweigh.lab.cli.app import app
 from reweigh.lab.report import Group, Lines, Series, collect, draw, group, write
 from reweigh.lab.report.dynamics import densities, dynamics
 from reweigh.lab.report.figure import Bars, Figure, Heat
 from reweigh.lab.report.inside import inside
+
+CURVE = Lines("curve", "A curve", "", "x", "y", (Series("line", (0.0, 1.0), (0.0, 1.0)),))
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +53,12 @@ def test_without_truth_there_is_still_something_to_see(groups: list[Group]) -> N
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_files(tmp_path: Path, suffix: str) -> None:
     for name in ("a", "b"):
-        write(paper_figure("1b").figures, tmp_path / f"{name}.{suffix}")
+        write([CURVE], tmp_path / f"{name}.{suffix}")
     content = (tmp_path / f"a.{suffix}").read_bytes()
     assert content.startswith({"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[suffix])
     assert content == (tmp_path / f"b.{suffix}").read_bytes()
     with pytest.raises(ValueError, match=r"a figure ends in .png, .svg, .pdf"):
-        write(paper_figure("1b").figures, tmp_path / "a.txt")
+        write([CURVE], tmp_path / "a.txt")
 
 
 @pytest.mark.parametrize("name", ["US$ and A$", "$_$", r"$\frac$", "a_b"])
@@ -72,50 +73,6 @@ def test_names_are_drawn_as_they_are(tmp_path: Path, name: str) -> None:
     drawn = (tmp_path / "figure.svg").read_text().count(f"<!-- {name}")  # matplotlib says what it has drawn
     titles_and_axes, line_in_legend, ticks, bar_in_legend = 3 * 3, 1, 2 + 1, 1
     assert drawn == titles_and_axes + line_in_legend + ticks + bar_in_legend
-
-
-def test_figure_1b_shows_the_densities_of_the_library() -> None:
-    (figure,) = paper_figure("1b").figures
-    assert isinstance(figure, Lines)
-    shown = {series.name: series for series in figure.series}
-    middle = shown["DM(0.5, 8)"].x.index(0.5)
-    assert shown["DM(0.5, 8)"].y[middle] == pytest.approx(reweigh.unit(reweigh.DM(0.5, 8))(0.5))
-
-
-def test_figure_2_has_dynamics_at_one_rate_and_the_best_modes(groups: list[Group]) -> None:
-    a, b, c = (figure for figure in paper_figure("2", groups).figures if isinstance(figure, Lines))
-    assert a.title == "(a) Mean p of the given label, r = 40 %"
-    assert {series.name for series in b.series} == {"CCE", "DM(0.5, 4)", "DM(0.5, 8)", "DM(1, 4)", "DM(1, 8)"}
-    assert c.series[0].x == (0.2, 0.4)
-    assert c.series[0].y == pytest.approx((1 / 3, 1 / 2))
-
-
-def test_figure_2_shows_the_rate_it_is_asked_for(groups: list[Group]) -> None:
-    a, b, _ = (figure for figure in paper_figure("2", groups, 0.2).figures if isinstance(figure, Lines))
-    assert a.title == "(a) Mean p of the given label, r = 20 %"
-    assert {series.name for series in b.series} == {"DM(0.5, 4)", "DM(0.5, 8)", "DM(1, 4)", "DM(1, 8)"}
-    assert [figure.key for figure in paper_figure("2", groups, 0.3).figures] == ["modes"]
-    with pytest.raises(ValueError, match=r"nothing to show of these runs at a noise rate of 0\.2"):
-        paper_figure("2", [member for member in groups if member.run.rate == 0.4], 0.2)
-
-
-def test_the_grid_has_a_column_for_each_mode_and_a_line_for_each_beta(groups: list[Group]) -> None:
-    figures, columns = paper_figure("grid", groups)
-    assert (columns, len(figures)) == (2, 8)
-    assert all(isinstance(figure, Lines) for figure in figures)
-    assert {tuple(series.name for series in figure.series) for figure in figures if isinstance(figure, Lines)} == {
-        ("β = 4", "β = 8")
-    }
-
-
-def test_figures_that_cannot_be_are_refused(groups: list[Group]) -> None:
-    with pytest.raises(ValueError, match="figure is '7'; the paper's figures here are 1b, 2, grid"):
-        paper_figure("7")
-    with pytest.raises(ValueError, match="drawn from runs, and there are none"):
-        paper_figure("2")
-    losses = [member for member in groups if member.run.weighting == "CCE"]
-    with pytest.raises(ValueError, match="none of these is one"):
-        paper_figure("grid", losses)
 
 
 def test_event_files_hold_every_number(tmp_path: Path, runs: Path) -> None:
@@ -150,8 +107,6 @@ def test_commands(tmp_path: Path, runs: Path) -> None:
     assert told.exit_code == 0, told.output
     assert json.loads(told.stdout) == {"runs": 10, "files": [str(page)]}
     assert "<title>Mine · reweigh</title>" in page.read_text(encoding="utf-8")
-    told = command("report", str(runs), "--figure", "2", "-o", str(tmp_path / "2.svg"))
-    assert (tmp_path / "2.svg").exists(), told.output
     told = command("explore", "GCE(0.5)", "-o", str(tmp_path / "explore.html"))
     assert '"start":{"name":"GCE","values":{"q":0.5}}' in (tmp_path / "explore.html").read_text(encoding="utf-8")
 
@@ -182,7 +137,6 @@ def test_commands_end_with_a_sentence(tmp_path: Path) -> None:
     told = command("report", str(tmp_path))
     assert (told.exit_code, told.output.count("\n")) == (3, 1)
     assert "neither the folder of a run" in told.output
-    assert command("report", "--figure", "9", str(tmp_path)).exit_code != 0
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")
     told = command("report", str(tmp_path), "-o", str(tmp_path / "page.html"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paper.presets import paper
+from paper.protocols import paper
 from reweigh.lab.data.tracklets import index_of
 from reweigh.lab.record import read_header, read_rows
 from reweigh.lab.retrieval import extract_features, gallery_rows, score

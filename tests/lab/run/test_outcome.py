@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paper.finding import find
+from paper.findings import read_finding
 from reweigh.errors import DataError
 from reweigh.lab.procedures.predictions import training_probabilities
 from reweigh.lab.record import read_result, read_rows, summarise
@@ -38,7 +38,7 @@ def test_a_run_that_diverged_says_so_and_is_a_result(tmp_path: Path) -> None:
     assert result is not None
     assert (summarise(folder).state, result["diverged"], result["kept"]["step"]) == ("done", 20, -1)
     assert result["best"] is None, "nothing was looked at before"
-    finding = find(folder)
+    finding = read_finding(folder)
     assert finding is not None
     assert finding.metrics["final"] == pytest.approx(0.1, abs=0.02)
     assert "best" not in finding.metrics
@@ -56,7 +56,7 @@ def test_its_best_was_reached_before(tmp_path: Path) -> None:
 
 def test_as_a_trial_it_has_no_score(tmp_path: Path) -> None:
     """It predicts class 0 for everything, which may be right more often than a sound net."""
-    found = [find(execute(replace(WILD, lr=lr, validation=0.2), tmp_path)) for lr in (WILD.lr, 0.1)]
+    found = [read_finding(execute(replace(WILD, lr=lr, validation=0.2), tmp_path)) for lr in (WILD.lr, 0.1)]
     wild, sound = (each.metrics["validation"] for each in found if each is not None)
     assert wild is None
     assert sound is not None
@@ -100,6 +100,6 @@ def test_classes_that_are_given_up_are_named(tmp_path: Path) -> None:
         names = [str(digit) for digit, mean in enumerate(means) if mean < 0.05]
         assert result["given_up"] == names
         assert (len(names) > 0) == is_narrow
-        finding = find(folder)
+        finding = read_finding(folder)
         assert finding is not None
         assert finding.metrics["given_up"] == len(names) / 10

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paper.presets import authors, paper
+from paper.protocols import authors, paper
 from reweigh.lab.data.registry import NAMES
 from reweigh.lab.spec import Run
 from reweigh.lab.spec.checks import DATA_NAMES

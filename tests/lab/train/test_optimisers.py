@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from paper.presets import paper
+from paper.protocols import paper
 from reweigh.lab.spec import Run, parse
 from reweigh.lab.train.optimisers import build_optimiser, parameter_groups, prepare, restore
 from reweigh.lab.train.schedules import learning_rate

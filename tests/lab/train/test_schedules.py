@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from paper.presets import authors, paper
+from paper.protocols import authors, paper
 from reweigh.criterion import Criterion
 from reweigh.lab.objectives import WEIGHTINGS, weighting_from
 from reweigh.lab.spec import Expression, parse

@@ -96,9 +96,7 @@ class Run:
         float | None, optional(number(0, 1, above=True)), "momentum of the batch norms, as in torch, if not the net's"
     ] = None
     init_file: Annotated[str | None, optional(place), _WHERE, "file of weights to start from"] = None
-    init_hash: Annotated[str | None, optional(_HASH), "first digits of the sha256 of that file"] = (
-        None
-    )
+    init_hash: Annotated[str | None, optional(_HASH), "first digits of the sha256 of that file"] = None
 
     # loss
     weighting: Annotated[str | None, optional(objective), "weighting, as in 'DM(lam=0.5, beta=8)'"] = None

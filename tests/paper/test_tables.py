@@ -10,10 +10,18 @@ from pathlib import Path
 import pytest
 
 from paper import Cell, Experiment, Reported
-from paper.finding import Finding
-from paper.render import grid_of, mapping, markdown
-from paper.saved import Saved, collect, read_saved, save
-from paper.table import blocks, entries
+from paper.findings import Finding, Results, read_results, write_results
+from paper.protocols import search_rate
+from paper.tables import (
+    block_table,
+    blocks,
+    choice_results,
+    choice_tables,
+    collect,
+    entries,
+    mapping,
+    markdown,
+)
 from reweigh.errors import DataError
 from reweigh.lab.spec import Run
 
@@ -42,7 +50,7 @@ def store(tiny: Make, measured: Measured) -> dict[str, Finding]:
 
 
 def test_mean_and_spread_over_seeds(experiment: Experiment, store: dict[str, Finding]) -> None:
-    first, second = blocks(experiment, entries(experiment, (0, 1, 2), store))
+    first, second = blocks(collect(experiment, (0, 1, 2), store))
     line = first.lines[0]
     assert line.measured["final"].mean == pytest.approx(0.52)
     assert line.measured["final"].deviation == pytest.approx(0.02)
@@ -52,15 +60,15 @@ def test_mean_and_spread_over_seeds(experiment: Experiment, store: dict[str, Fin
     assert not second.lines[0].measured
 
 
-def test_kinds_are_never_mixed(experiment: Experiment, store: dict[str, Finding]) -> None:
+def test_kinds_are_not_mixed(experiment: Experiment, store: dict[str, Finding]) -> None:
     found = entries(experiment, (0, 1, 2), store)
     for fields in ({"precision": "bf16"}, {"deterministic": True}):
 
         def change(run: Run, fields: dict[str, object] = fields) -> Run:
             return replace(run, **fields)
 
-        found += entries(experiment.adjusted(change), (0, 1, 2), store)
-    made = [block for block in blocks(experiment, found) if block.column == "r = 0.4"]
+        found += entries(experiment.map_runs(change), (0, 1, 2), store)
+    made = [block for block in blocks(Results(experiment, tuple(found))) if block.column == "r = 0.4"]
     assert [str(block.kind) for block in made] == [
         "protocol authors, fp32, not deterministic",
         "protocol authors, bf16, not deterministic",
@@ -72,11 +80,11 @@ def test_kinds_are_never_mixed(experiment: Experiment, store: dict[str, Finding]
     assert [line.row for line in made[1].lines] == ["CCE"]
 
 
-def test_seeds_on_data_that_have_changed_are_told_apart(experiment: Experiment, store: dict[str, Finding]) -> None:
+def test_seeds_on_changed_data_are_separate(experiment: Experiment, store: dict[str, Finding]) -> None:
     name = replace(experiment.cells[0].runs[0], seed=2).folder_name()
     changed = replace(store[name], header=replace(store[name].header, data_hash="0123456789abcdef" * 4))
     saved = collect(experiment, (0, 1, 2), store | {name: changed})
-    first, second, third = saved.blocks()
+    first, second, third = blocks(saved)
     assert [str(block.kind) for block in (first, second)] == [
         "protocol authors, fp32, not deterministic, data dddddddddddd",
         "protocol authors, fp32, not deterministic, data 0123456789ab",
@@ -84,23 +92,23 @@ def test_seeds_on_data_that_have_changed_are_told_apart(experiment: Experiment, 
     assert [line.measured["final"].mean for line in first.lines if line.measured] == [pytest.approx(0.51), 0.7]
     assert [(line.row, line.seeds, line.measured["final"].mean) for line in second.lines] == [("CCE", (2,), 0.54)]
     assert third.kind is None
-    told = "The data were not the same in all runs"
-    assert told in markdown(experiment, saved.blocks())
-    assert told not in markdown(experiment, collect(experiment, (0, 1, 2), store).blocks())
+    note = "The data changed between runs"
+    assert note in markdown(experiment, blocks(saved))
+    assert note not in markdown(experiment, blocks(collect(experiment, (0, 1, 2), store)))
 
 
-def test_other_data_of_another_row_are_no_change(experiment: Experiment, store: dict[str, Finding]) -> None:
+def test_different_data_of_another_row_are_no_change(experiment: Experiment, store: dict[str, Finding]) -> None:
     name = experiment.cells[2].runs[0].folder_name()
     sized = store[name].header
     header = replace(sized, data_hash="0" * 64, run=replace(sized.run, image_size=16))
-    first, _ = collect(experiment, (0, 1, 2), store | {name: replace(store[name], header=header)}).blocks()
+    first, _ = blocks(collect(experiment, (0, 1, 2), store | {name: replace(store[name], header=header)}))
     assert str(first.kind) == "protocol authors, fp32, not deterministic"
     assert [line.row for line in first.lines if line.measured] == ["CCE", "DM"]
 
 
-def test_measured_stands_beside_reported(experiment: Experiment, store: dict[str, Finding]) -> None:
-    found = blocks(experiment, entries(experiment, (0, 1, 2), store))
-    grid = grid_of(found[0], experiment.metrics)
+def test_measured_and_reported_numbers(experiment: Experiment, store: dict[str, Finding]) -> None:
+    found = blocks(collect(experiment, (0, 1, 2), store))
+    grid = block_table(found[0], experiment.metrics)
     assert grid.title == "r = 0.4 (protocol authors, fp32, not deterministic)"
     assert grid.columns == ("", "final", "best", "paper", "paper, unspecified", "seeds")
     assert grid.rows == [
@@ -109,51 +117,51 @@ def test_measured_stands_beside_reported(experiment: Experiment, store: dict[str
         ("DM", "70.0", "71.0", "61.0", "-", "1"),
     ]
     page = markdown(experiment, found)
-    assert page.startswith("# A toy\n\n- Protocol authors: as its authors ran")
-    assert "- Differs: data." in page
+    assert page.startswith("# A toy\n\n- Protocol authors: as the authors trained")
+    assert "- Differences: data." in page
     assert "Cost: not measured." in page
     assert "| CCE | 52.0 ± 2.0 | 60.0 ± 0.0 | 53.2 | - | 3 |" in page
     assert "## r = 0.6 (nothing measured)" in page
     assert "- DM: a note" in page
-    told = mapping(experiment, found)
-    assert json.loads(json.dumps(told))["blocks"][0]["rows"][0]["measured"]["final"]["seeds"] == 3
+    values = mapping(experiment, found)
+    assert json.loads(json.dumps(values))["blocks"][0]["rows"][0]["measured"]["final"]["seeds"] == 3
 
 
-def test_seeds_that_diverged_are_told(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
+def test_diverged_seeds_are_counted(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
     name = experiment.cells[0].runs[0].folder_name()
     saved = collect(experiment, (0, 1, 2), store | {name: replace(store[name], diverged=20)})
-    save(saved, tmp_path / "toy.json")
-    for each in (saved, read_saved(tmp_path / "toy.json")):
-        block = each.blocks()[0]
-        assert [row[-1] for row in grid_of(block, experiment.metrics).rows] == ["3, 1 diverged", "-", "1"]
+    write_results(saved, tmp_path / "toy.json")
+    for each in (saved, read_results(tmp_path / "toy.json")):
+        block = blocks(each)[0]
+        assert [row[-1] for row in block_table(block, experiment.metrics).rows] == ["3, 1 diverged", "-", "1"]
         assert [row["diverged"] for row in mapping(each.experiment, [block])["blocks"][0]["rows"]] == [1, 0, 0]
-    assert [entry.finding.told().diverged for entry in each.entries][:2] == [20, None]
+    assert [entry.finding.run_summary().diverged for entry in each.entries][:2] == [20, None]
 
 
-def test_results_are_kept_and_read_back(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
+def test_results_are_read_back(experiment: Experiment, store: dict[str, Finding], tmp_path: Path) -> None:
     saved = collect(experiment, (0, 1, 2), store)
-    save(saved, tmp_path / "a" / "toy.json")
+    write_results(saved, tmp_path / "a" / "toy.json")
     content = (tmp_path / "a" / "toy.json").read_text()
     assert "data_root" not in content  # no folder of this machine
-    again = read_saved(tmp_path / "a" / "toy.json")
-    assert markdown(again.experiment, again.blocks()) == markdown(experiment, saved.blocks())
-    save(again, tmp_path / "toy.json")
+    again = read_results(tmp_path / "a" / "toy.json")
+    assert markdown(again.experiment, blocks(again)) == markdown(experiment, blocks(saved))
+    write_results(again, tmp_path / "toy.json")
     assert (tmp_path / "toy.json").read_text() == content
     assert again.environments == [{"commit": "c0ffee", "torch": "2.6", "device": "cpu"}]
 
 
-def test_a_run_from_given_weights_is_saved_without_their_folder(tiny: Make, measured: Measured, tmp_path: Path) -> None:
+def test_initial_weights_are_saved_without_their_folder(tiny: Make, measured: Measured, tmp_path: Path) -> None:
     run = tiny(init_file="/somewhere/weights.safetensors", init_hash="0123456789ab")
     experiment = Experiment("toy", "A toy", "ours", (Cell("CCE", "a", run),))
-    save(collect(experiment, (0,), {run.folder_name(): measured(run, final=0.5)}), tmp_path / "toy.json")
+    write_results(collect(experiment, (0,), {run.folder_name(): measured(run, final=0.5)}), tmp_path / "toy.json")
     assert "somewhere" not in (tmp_path / "toy.json").read_text()
-    (entry,) = read_saved(tmp_path / "toy.json").entries
+    (entry,) = read_results(tmp_path / "toy.json").entries
     assert entry.finding.run.folder_name() == entry.finding.name == run.folder_name()
 
 
-def test_results_are_added_to(experiment: Experiment, store: dict[str, Finding], measured: Measured) -> None:
+def test_results_are_extended(experiment: Experiment, store: dict[str, Finding], measured: Measured) -> None:
     first = collect(experiment, (0, 1, 2), store)
-    bf16 = experiment.adjusted(lambda run: replace(run, precision="bf16"))
+    bf16 = experiment.map_runs(lambda run: replace(run, precision="bf16"))
     both = collect(bf16, (0,), store, first)
     assert len(both.entries) == len(first.entries) + 1
     assert [cell.row for cell in both.experiment.cells] == [cell.row for cell in experiment.cells]
@@ -163,24 +171,24 @@ def test_results_are_added_to(experiment: Experiment, store: dict[str, Finding],
     assert newer in [entry.finding for entry in replaced.entries]
 
 
-def test_a_cell_that_has_become_another_run_is_not_averaged_with_what_it_was(
+def test_results_of_a_changed_run_are_dropped(
     experiment: Experiment, store: dict[str, Finding], measured: Measured
 ) -> None:
     before = collect(experiment, (0, 1, 2), store)
-    changed = experiment.adjusted(lambda run: replace(run, iterations=9) if run.weighting == "CCE" else run)
+    changed = experiment.map_runs(lambda run: replace(run, iterations=9) if run.weighting == "CCE" else run)
     newer = measured(changed.cells[0].runs[0], final=0.9)
-    lines = collect(changed, (0,), {newer.name: newer}, before).blocks()[0].lines
+    lines = blocks(collect(changed, (0,), {newer.name: newer}, before))[0].lines
     assert lines[0].measured["final"] == (0.9, None, 1)
     assert lines[2].measured["final"].mean == 0.7
-    unmeasured = collect(changed, (0,), {}, before).blocks()[0].lines
+    unmeasured = blocks(collect(changed, (0,), {}, before))[0].lines
     assert unmeasured[0].seeds == (0, 1, 2)  # old results are better than none
 
 
-def test_a_part_is_saved_without_losing_the_rest(experiment: Experiment, store: dict[str, Finding]) -> None:
-    whole = collect(experiment, (0, 1, 2), store)
-    part = collect(experiment.only("DM"), (0,), store, whole)
+def test_saving_a_part_keeps_the_rest(experiment: Experiment, store: dict[str, Finding]) -> None:
+    full = collect(experiment, (0, 1, 2), store)
+    part = collect(experiment.only("DM"), (0,), store, full)
     assert {entry.row for entry in part.entries} == {"CCE", "DM"}
-    assert isinstance(part, Saved)
+    assert isinstance(part, Results)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +205,7 @@ def test_a_part_is_saved_without_losing_the_rest(experiment: Experiment, store: 
         (("entries", 0, "finding", "metrics"), [0.5], r"finding.metrics is \[0.5\]; expected a JSON object"),
         (("entries", 0, "finding", "metrics", "final"), {}, r".metrics.final is {}; expected a number or null"),
         (("entries", 0, "finding", "columns"), {"step": [None]}, r"columns.step\[0\] is None; expected a whole number"),
-        (("entries", 0, "finding", "columns"), {"step": [1], "p_mean": []}, "have not one number for each step"),
+        (("entries", 0, "finding", "columns"), {"step": [1], "p_mean": []}, "do not have one number for each step"),
         (("entries", 0, "finding", "header", "environments"), [7], "IndexError: "),
         (("entries", 0, "finding", "header", "run", "iterations"), "many", "iterations is 'many'"),
     ],
@@ -211,11 +219,43 @@ def test_a_damaged_file_is_refused(
     problem: str,
 ) -> None:
     path = tmp_path / "toy.json"
-    save(collect(experiment, (0,), store), path)
+    write_results(collect(experiment, (0,), store), path)
     content = inner = json.loads(path.read_text())
     for key in place[:-1]:
         inner = inner[key]
     inner[place[-1]] = value
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match=rf"toy\.json: .*{problem}"):
-        read_saved(path)
+        read_results(path)
+
+
+def test_choices_with_the_scores_of_their_trials(tiny: Callable[..., Run], measured: Callable[..., Finding]) -> None:
+    complete, partial, never = (search_rate(tiny(name), (0.1, 0.3)) for name in ("CCE", "GCE", "MAE"))
+    scores = zip((*complete.options, partial.options[0]), (0.4, 0.6125, 0.5), strict=True)
+    store = {option.trial.folder_name(): measured(option.trial, validation=score) for option, score in scores}
+    cells = (
+        Cell("CCE", "own lr", complete),
+        Cell("GCE", "own lr", partial),
+        Cell("MAE", "own lr", never),
+        Cell("CCE", "lr 0.1", tiny("CCE")),
+    )
+    experiment = Experiment("toy", "A toy", "ours", cells)
+    found = choice_results(experiment, store)
+    assert [(choice.place, choice.chosen) for choice in found] == [("CCE, own lr", "lr 0.3"), ("GCE, own lr", None)]
+    assert found[0].scores == {"0.1": 0.4, "0.3": 0.6125}
+    (grid,) = choice_tables(found)
+    assert grid.columns == ("", "0.1", "0.3", "chosen")
+    assert grid.rows == [("CCE, own lr", "40.0", "61.3", "lr 0.3"), ("GCE, own lr", "50.0", "-", "-")]
+    assert "## Trials of lr: final accuracy on the hold-out\n\n|  | 0.1 | 0.3 | chosen |" in markdown(
+        experiment, [], [grid]
+    )
+
+
+def test_a_trial_without_a_score_loses(tiny: Callable[..., Run], measured: Callable[..., Finding]) -> None:
+    choice = search_rate(tiny("CCE"), (0.1, 0.3))
+    diverged = search_rate(replace(tiny("CCE"), rate=0.2), (0.1, 0.3))
+    store = {o.trial.folder_name(): measured(o.trial, validation=0.5) for o in choice.options}
+    store |= {o.trial.folder_name(): measured(o.trial) for o in diverged.options}  # without a score: not a number
+    cells = (Cell("CCE", "a", choice), Cell("CCE, less noise", "a", diverged))
+    (grid,) = choice_tables(choice_results(Experiment("toy", "A toy", "ours", cells), store))
+    assert grid.rows == [("CCE", "50.0", "50.0", "lr 0.1"), ("CCE, less noise", "-", "-", "lr 0.1")]

@@ -1,60 +1,73 @@
+"""The protocols, which differ exactly where the authors departed from their text; shorter runs and searches."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paper import Cell, Choice, Experiment, Option, Reported, Row, grid
-from paper.load import load, load_all
-from paper.presets import paper
-from paper.protocols import BETAS, ours, search_beta, search_rate, shortened, trial_of
-from reweigh.errors import DataError
+from paper.protocols import BETAS, authors, ours, paper, search_beta, search_rate, shortened, trial_of
+from reweigh.lab.nets.registry import names
 from reweigh.lab.spec import Run
 
 
-def table(*cells: Cell) -> Experiment:
-    return Experiment("toy", "A toy", "ours", cells)
-
-
-def test_columns_and_rows_keep_their_order(tiny: Callable[..., Run]) -> None:
-    cells = grid(("b", "a"), [Row("second", lambda c: tiny() if c == "a" else None), Row("first", lambda c: tiny())])
-    found = table(*cells)
-    assert found.columns == ("b", "a")
-    assert [(cell.row, cell.column) for cell in cells] == [("first", "b"), ("second", "a"), ("first", "a")]
+def test_protocols_differ_where_the_authors_did() -> None:
+    printed, ran = paper("cifar100", rate=0.4), authors("cifar100", rate=0.4)
+    differing = {
+        name for name in printed.to_mapping() | ran.to_mapping() if getattr(printed, name) != getattr(ran, name)
+    }
+    assert differing == {
+        "net",
+        "sampler",
+        "augment",
+        "inputs",
+        "weight_decay",
+        "caffe_momentum",
+        "noise_count",
+    }
+    assert (printed.weight_decay, ran.weight_decay) == (1e-4, 5e-4)
+    assert (printed.net, ran.net) == ("resnet44", "resnet44-projection")
+    assert printed.iterations == ran.iterations == 30_000
+    assert printed.batch_size == ran.batch_size == 256
 
 
 @pytest.mark.parametrize(
-    ("words", "rows"),
-    [
-        ("", ["CCE", "CCE-DN", "DM"]),
-        ("cce", ["CCE", "CCE-DN"]),
-        ("symmetric 0.4", ["CCE"]),  # not asymmetric
-        ("0", []),  # not 0.4
-        ("OURS asymmetric", ["CCE-DN", "DM"]),
-    ],
+    ("lam", "betas"), [(0, [2, 1, 1, 1]), (0.5, [6, 6, 8, 8]), (1, [6, 8, 8, 2]), (None, [6, 6, 8, 8])]
 )
-def test_only_takes_words_from_their_beginning_and_numbers_as_a_whole(words: str, rows: list[str]) -> None:
-    found = table(Cell("CCE", "symmetric 0.4"), Cell("CCE-DN", "asymmetric 0.4"), Cell("DM", "asymmetric 0.2"))
-    assert [cell.row for cell in found.only(words).cells] == rows
+def test_betas_of_cifar100(lam: float | None, betas: list[float]) -> None:
+    got = [authors(rate=rate, lam=lam).weighting for rate in (0, 0.2, 0.4, 0.6)]
+    assert got == [f"DM({0.5 if lam is None else lam:g}, {beta})" for beta in betas]
 
 
-def test_what_is_wrong_is_refused_with_a_sentence(tiny: Callable[..., Run]) -> None:
-    with pytest.raises(ValueError, match="cell CCE / a is there twice"):
-        table(Cell("CCE", "a"), Cell("CCE", "a"))
-    with pytest.raises(ValueError, match="did you mean 'final'"):
-        Reported("finall", 1.0)
-    with pytest.raises(ValueError, match="protocol is 'auhors'; did you mean 'authors'"):
-        replace(table(), protocol="auhors")
-    with pytest.raises(ValueError, match="holds nothing out"):
-        Choice("beta", (Option("1", tiny(), tiny()),))
-    with pytest.raises(ValueError, match="row CCE has 2 numbers for 1 columns"):
-        grid(("a",), [Row("CCE", lambda column: tiny(), "1.0 2.0")])
+@pytest.mark.parametrize("protocol", [paper, authors])
+def test_protocols_of_the_other_data_sets(protocol: Any) -> None:
+    imdb = protocol("imdb", rate=0.4)
+    assert (imdb.weighting, imdb.batch_size, imdb.lr, imdb.weight_decay) == ("DM(0, -0.33)", 250, 0.01, 2e-3)
+    assert imdb.schedule == "inv(gamma=1e-05, power=0.75)"
+    assert imdb.sampler == "cyclic"
+    clothing = protocol("clothing1m")
+    assert (clothing.weighting, clothing.iterations, clothing.weight_decay) == ("DM(1, 2)", 20_000, 2e-5)
+    mars = protocol("mars", weighting="CCE")
+    assert (mars.batch_size, mars.schedule) == (180, "halving(every=10000)")
+    assert protocol("cifar10", rate=0.8).weighting == "DM(0.5, 8)"
+    assert protocol("cifar10", method="CoTeaching(forget_rate=0.4)").weighting is None
+    with pytest.raises(ValueError, match="no beta was published for mars"):
+        protocol("mars")
+    with pytest.raises(ValueError, match="no beta was published for cifar100, rate"):
+        protocol("cifar100", rate=0.3)
+    with pytest.raises(ValueError, match="protocols exist for cifar100"):
+        protocol("digits", weighting="CCE")
 
 
-def test_our_protocol_is_the_one_first_measured_with() -> None:
+def test_the_nets_exist() -> None:
+    for protocol in (paper, authors):
+        for data in ("cifar100", "cifar10", "clothing1m", "mars", "imdb"):
+            assert protocol(data, weighting="CCE").net in names()
+
+
+def test_our_protocol() -> None:
     run = ours(0.4, weighting="GCE(0.7)")
     assert (run.net, run.batch_size, run.lr, run.weight_decay) == ("resnet56", 256, 0.1, 5e-4)
     assert (run.augment, run.precision, run.noise_count, run.include_true) == (
@@ -64,7 +77,7 @@ def test_our_protocol_is_the_one_first_measured_with() -> None:
     assert ours(0, weighting="CCE").noise is None
 
 
-def test_a_shortened_run_has_the_same_course() -> None:
+def test_a_shortened_run_has_the_same_schedule() -> None:
     run = paper("mars", weighting="CCE")
     assert shortened(run, 0.1).schedule == "halving(every=1000)"
     assert shortened(replace(run, schedule="halving(10000)"), 0.1).schedule == "halving(every=1000)"
@@ -74,7 +87,7 @@ def test_a_shortened_run_has_the_same_course() -> None:
 
 
 @pytest.mark.parametrize(
-    ("whole", "quarter"),
+    ("full", "quarter"),
     [
         ({"weighting": "DM(1, linear(0, 16, until=5000))"}, {"weighting": "DM(1, linear(0, 16, until=1250))"}),
         ({"weighting": "DM(1, linear(0, 16, until=0.1))"}, {"weighting": "DM(1, linear(0, 16, until=0.1))"}),
@@ -107,8 +120,8 @@ def test_a_shortened_run_has_the_same_course() -> None:
         ({"method": "Curriculum('a.npy', start=0.5)"}, {"method": "Curriculum('a.npy', start=0.5)"}),
     ],
 )
-def test_what_has_its_time_is_shortened_with_the_run(whole: dict[str, Any], quarter: dict[str, Any]) -> None:
-    short = shortened(Run(data="digits", net="mlp-8", iterations=20_000, **whole), 0.25)
+def test_schedules_and_methods_are_shortened_with_the_run(full: dict[str, Any], quarter: dict[str, Any]) -> None:
+    short = shortened(Run(data="digits", net="mlp-8", iterations=20_000, **full), 0.25)
     assert {name: getattr(short, name) for name in quarter} == quarter
 
 
@@ -122,11 +135,11 @@ def test_a_search_tries_every_beta_on_four_fifths() -> None:
     rates = search_rate(ours(weighting="CCE"), short=0.1)
     assert [option.run.lr for option in rates.options] == [0.01, 0.03, 0.1, 0.3]
     assert {(option.trial.iterations, option.trial.evaluate_every) for option in rates.options} == {(2_000, 1_000)}
-    assert trial_of(replace(ours(weighting="CCE"), iterations=5), 1, looks=2).evaluate_every == 3
+    assert trial_of(replace(ours(weighting="CCE"), iterations=5), 1, evaluations=2).evaluate_every == 3
 
 
 def test_trials_are_those_of_the_search(tiny: Callable[..., Run]) -> None:
-    """So that `reweigh search` on the same grid finds them done, and the other way round."""
+    """`reweigh search` on the same grid makes the same runs."""
     pytest.importorskip("optuna")
     from reweigh.lab.search import plan_search
 
@@ -138,48 +151,3 @@ def test_trials_are_those_of_the_search(tiny: Callable[..., Run]) -> None:
     trials = [plan.run(point).hash() for point in plan.points]
     assert trials == [option.trial.hash() for option in choice.options]
     assert trial_of(run, 1).hash() == trials[0]
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("EXPERIMENT = 3", "EXPERIMENT must be an Experiment or a list of them, not int"),
-        ("x = 1", "not NoneType"),
-        ("EXPERIMENT = (", "line 1: '\\(' was never closed"),
-        (
-            "from paper import Experiment\nEXPERIMENT = [Experiment('a', '', 'ours', ())] * 2",
-            "two of its experiments are called 'a'",
-        ),
-    ],
-)
-def test_a_file_that_is_no_experiment(tmp_path: Path, content: str, told: str) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(content)
-    with pytest.raises(DataError, match=told):
-        load(path)
-
-
-def test_of_several_files_no_two_experiments_share_a_name(tmp_path: Path) -> None:
-    paths = [tmp_path / f"{name}.py" for name in ("a", "b", "c")]
-    for path, name in zip(paths, ("one", "two", "one"), strict=True):
-        path.write_text(f"from paper import Experiment\nEXPERIMENT = Experiment('{name}', '', 'ours', ())")
-    assert [each.name for each in load_all([*paths[:2], paths[0]])] == ["one", "two"]
-    with pytest.raises(DataError, match=r"c\.py: an experiment called 'one' is in .*a\.py, too"):
-        load_all(paths)
-
-
-def test_a_file_can_use_its_neighbour_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    import sys
-
-    (tmp_path / "neighbour.py").write_text("NAME = 'shared'")
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from neighbour import NAME\nfrom paper import Experiment\nEXPERIMENT = Experiment(NAME, '', 'ours', ())"
-    )
-    before = list(sys.path)
-    assert load(path)[0].name == "shared"
-    assert sys.path == before
-    assert "neighbour" not in sys.modules
-    for missing in (tmp_path / "none.py", tmp_path):
-        with pytest.raises(DataError, match="no such file"):
-            load(missing)
