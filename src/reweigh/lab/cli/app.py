@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from reweigh import __version__
-from reweigh.errors import DataWarning, warnings_told
+from reweigh.errors import DataWarning, show_warnings
 from reweigh.lab.cli import (
     correct,
     data,
@@ -41,7 +41,7 @@ class _Root(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with warnings_told(say_once()):
+            with show_warnings(say_once()):
                 return super().invoke(ctx)
         except BaseException as error:
             found = verdict(error)
