@@ -1,4 +1,4 @@
-"""What is said while a run goes on, and at its end."""
+"""The output of commands that execute one run or several."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reweigh.lab.cli.engine import print_result
+from reweigh.lab.cli.runner import print_result
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_noisy_holdout_is_called_so_all_the_way(reweigh, mine: Path, tmp_path: Path) -> None:
+def test_the_noisy_holdout_is_named_everywhere(reweigh, mine: Path, tmp_path: Path) -> None:
     line = ["--data", mine, "--net", "linear", "--weighting", "CCE", "--iterations", 20, "--evaluate-every", 10]
     ended = reweigh("train", *line, "--device", "cpu", "--runs", tmp_path)
     assert ended.code == 0, ended.stderr
@@ -27,21 +27,23 @@ def test_the_noisy_holdout_is_called_so_all_the_way(reweigh, mine: Path, tmp_pat
     assert ended.stderr.count("noisy hold-out accuracy") == 2
     shown = reweigh("show", ended.stdout.splitlines()[0]).stdout
     assert shown.count("noisy hold-out accuracy") == 2, "over time, and in the result"
-    assert "noisy hold-out: a part of these data, set aside with its labels as given" in shown
-    for said in (ended.stdout, ended.stderr, shown):
-        assert "test accuracy" not in said
+    assert "noisy hold-out: part of these data, held out with its given labels" in shown
+    for output in (ended.stdout, ended.stderr, shown):
+        assert "test accuracy" not in output
 
 
-def test_labels_are_only_called_corrupted_where_they_are(reweigh, mine: Path, finished: Path, tmp_path: Path) -> None:
+def test_training_accuracy_names_its_labels_only_if_they_differ(
+    reweigh, mine: Path, finished: Path, tmp_path: Path
+) -> None:
     line = ["--data", mine, "--net", "linear", "--weighting", "CCE", "--iterations", 20, "--evaluate-every", 10]
     ended = reweigh("train", *line, "--device", "cpu", "--runs", tmp_path)
     shown = reweigh("show", ended.stdout.splitlines()[0]).stdout
-    for said, times in ((ended.stdout, 1), (ended.stderr, 2), (shown, 2)):
-        assert said.count("training accuracy") == times
-        assert "corrupted" not in said
+    for output, times in ((ended.stdout, 1), (ended.stderr, 2), (shown, 2)):
+        assert output.count("training accuracy") == times
+        assert "labels)" not in output
     noisy = reweigh("show", finished).stdout
-    assert noisy.count("corrupted accuracy") == noisy.count("intact accuracy") == 2
-    assert "training accuracy" not in noisy
+    for labels in ("given", "true"):
+        assert noisy.count(f"training accuracy ({labels} labels)") == 2
 
 
 def test_a_run_that_diverged(reweigh, mine: Path, tmp_path: Path) -> None:
@@ -50,46 +52,46 @@ def test_a_run_that_diverged(reweigh, mine: Path, tmp_path: Path) -> None:
     assert ended.code == 0, ended.stderr
     assert ended.stderr.count("loss not finite") == 2
     assert ended.stderr.count("training diverged") == 1
-    sentence = "training diverged: not finite at iteration 20; try a smaller --lr"
-    assert ended.stdout.splitlines()[-1] == sentence
+    message = "training diverged: not finite at iteration 20; try a smaller --lr"
+    assert ended.stdout.splitlines()[-1] == message
     folder = ended.stdout.splitlines()[0]
-    assert reweigh("show", folder).stdout.splitlines()[-1] == sentence
+    assert reweigh("show", folder).stdout.splitlines()[-1] == message
     assert reweigh("show", folder, "--json").json["result"]["diverged"] == 20
-    told = reweigh("predict", folder, mine)
-    assert (told.code, told.stdout) == (3, "")
-    assert "weights are not finite: training diverged; train again with a smaller lr" in told.stderr
-    told = reweigh("suspects", folder, "-o", tmp_path / "suspects.csv")
-    assert told.code == 3
-    assert "training diverged" in told.stderr
+    predicted = reweigh("predict", folder, mine)
+    assert (predicted.code, predicted.stdout) == (3, "")
+    assert "weights are not finite: training diverged; train again with a smaller lr" in predicted.stderr
+    listed = reweigh("suspects", folder, "-o", tmp_path / "suspects.csv")
+    assert listed.code == 3
+    assert "training diverged" in listed.stderr
 
 
 @pytest.mark.parametrize(
-    ("net", "shape", "told", "code"),
+    ("net", "shape", "message", "code"),
     [
         ("cnn9", (8, 8, 3), "net 'cnn9' cannot read images of 3x8x8", 2),
         ("resnet20", (8, 8, 4), "expected 3 channels", 2),
         ("mlp-999999999999", (8, 8, 3), "not enough memory: net 'mlp-999999999999' is too large", 1),
     ],
 )
-def test_a_net_that_cannot_be_used(reweigh, tmp_path: Path, net: str, shape, told: str, code: int) -> None:
+def test_a_net_that_cannot_be_used(reweigh, tmp_path: Path, net: str, shape, message: str, code: int) -> None:
     np.savez(tmp_path / "images.npz", x=np.zeros((20, *shape), np.uint8), y=np.arange(20) % 2)
     line = ["--data", tmp_path / "images.npz", "--net", net, "--weighting", "CCE", "--device", "cpu"]
     ended = reweigh("train", *line, "--runs", tmp_path / "runs")
     assert ended.code == code
-    assert told in ended.stderr
+    assert message in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
 
 
 @pytest.mark.parametrize(
-    ("classes", "told"),
+    ("classes", "message"),
     [
         ([], ""),
         (["cat"], "1 class given up: cat (mean p of its labels below half of chance)"),
         (list("abcdefg"), "7 classes given up: a, b, c, d, e and 2 more (mean p"),
     ],
 )
-def test_classes_given_up_are_told_with_the_result(capsys, classes: list[str], told: str) -> None:
+def test_classes_given_up_are_printed_with_the_result(capsys, classes: list[str], message: str) -> None:
     print_result({"final": {"test_accuracy": 0.4}, "best": None, "diverged": None, "given_up": classes})
-    said = capsys.readouterr().out.splitlines()
-    assert (told in said[-1]) if told else not any("given up" in line for line in said)
+    lines = capsys.readouterr().out.splitlines()
+    assert (message in lines[-1]) if message else not any("given up" in line for line in lines)
