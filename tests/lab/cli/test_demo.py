@@ -33,7 +33,7 @@ def test_table_and_figures(reweigh, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def missing(module: str, extra: str) -> None:
         raise MissingExtraError(f"{module} is not installed")
 
-    monkeypatch.setattr("reweigh.lab.figures.png.require", missing)
+    monkeypatch.setattr("reweigh.lab.figures.draw_curves.require", missing)
     again = reweigh("demo", "--seeds", "2", "-o", tmp_path / "out", "--json")  # nothing is trained twice
     assert "emphasis.png not written" in again.stderr
     assert again.json["figures"] == [str(tmp_path / "out" / "emphasis.svg")]

@@ -86,7 +86,7 @@ def test_none_twice_and_the_damaged_named(tmp_path: Path, make_run: Callable[...
     assert "run.json: not JSON" in found.problems[0]
     with pytest.raises(DataError, match=r"run\.json: not JSON"):
         collect([bad])
-    with pytest.raises(DataError, match="neither the folder of a run nor a folder of such folders"):
+    with pytest.raises(DataError, match="neither a run nor a folder of runs"):
         collect([tmp_path / "nothing"])
 
 
@@ -101,7 +101,7 @@ def test_a_copy_of_a_run_counts_once(tmp_path: Path, make_run: Callable[..., Pat
     assert whole in [run.folder for run in found.runs]  # and not the other, which is not done
     assert sorted(run.header.run.seed for run in found.runs) == [0, 1, 2, 2]
     assert len(found.problems) == 2
-    assert all("the same run as" in problem for problem in found.problems)
+    assert all("a copy of" in problem for problem in found.problems)
 
 
 def test_a_name_in_another_encoding_gets_into_the_page(tmp_path: Path, make_run: Callable[..., Path]) -> None:

@@ -105,14 +105,14 @@ def _accuracies(folders: Sequence[Path]) -> dict[str, list[float]]:
 def _draw(output: Path) -> list[Path]:
     """Draw the emphasis densities as SVG, and as PNG if matplotlib is installed."""
     from reweigh.lab.figures.curves import curve_of
-    from reweigh.lab.figures.save import save
+    from reweigh.lab.figures.draw_curves import write_curves
     from reweigh.lab.objectives.weightings import weighting_from
 
     curves: list[Curve] = [curve_of(weighting_from(parse(text)), text) for text in WEIGHTINGS]
     written: list[Path] = []
     for name in ("emphasis.svg", "emphasis.png"):
         try:
-            save(curves, output / name)
+            write_curves(curves, output / name)
             written.append(output / name)
         except MissingExtraError as error:
             print_stderr(f"{name} not written: {error}")

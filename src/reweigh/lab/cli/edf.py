@@ -53,9 +53,9 @@ def edf(
             raise ValueError(f"{expression}: a schedule has no single curve; give numbers instead")
     curves = [curve_of(weighting_from(expression), str(expression), taper=taper) for expression in expressions]
     if output is not None:
-        from reweigh.lab.figures.save import save
+        from reweigh.lab.figures.draw_curves import write_curves
 
-        save(curves, output)
+        write_curves(curves, output)
     if as_json:
         print_json(
             {"curves": [_as_mapping(curve) for curve in curves], "file": None if output is None else str(output)}
@@ -72,8 +72,8 @@ def side_by_side(curves: Sequence[Curve]) -> RenderableType:
     """Return all curves as text on one scale, as many in a row as fit."""
     from rich.columns import Columns
 
-    from reweigh.lab.figures.bars import ASCII, BLOCKS, bars
     from reweigh.lab.figures.curves import height_of
+    from reweigh.lab.figures.text import ASCII, BLOCKS, bars
 
     ramp = BLOCKS if can_print(BLOCKS + "└─") else ASCII
     top = height_of(curves)

@@ -88,22 +88,21 @@ def _folders(names: list[str], runs: Path) -> list[Path]:
 
 
 def _draw(groups: list[Group], folder: Path, file_format: Format) -> list[Path]:
-    from reweigh.lab.report import write
+    from reweigh.lab.figures import write_figures
     from reweigh.lab.report.collect import HASH_OF_DATA, leading
-    from reweigh.lab.report.dynamics import densities, dynamics
-    from reweigh.lab.report.inside import inside
+    from reweigh.lab.report.figures import densities, dynamics, group_figures
 
     chosen = leading(groups, MAX_GROUPS)
     together = [*dynamics(chosen, points=400), *filter(None, [densities(chosen)])]
     written = []
     for figure in together:
         written.append(folder / f"{figure.key}.{file_format.value}")
-        write([figure], written[-1])
+        write_figures([figure], written[-1])
     for member in chosen:
         name = member.runs[0].header.run.folder_name()
         if HASH_OF_DATA in member.varying:  # not part of the name
             name = f"{name}-{member.varying[HASH_OF_DATA]}"
-        for inner in inside(member, points=400):
+        for inner in group_figures(member, points=400):
             written.append(folder / name / f"{inner.key}.{file_format.value}")
-            write([inner], written[-1])
+            write_figures([inner], written[-1])
     return written

@@ -197,7 +197,7 @@ def trials_table(outcome: Outcome) -> RenderableType:
 
 def _write_page(outcome: Outcome, path: Path) -> None:
     from reweigh.lab.figures.curves import curve_of
-    from reweigh.lab.figures.svg import svg
+    from reweigh.lab.figures.draw_curves import curves_svg
     from reweigh.lab.objectives.weightings import weighting_from
     from reweigh.lab.record.files import replace_file
     from reweigh.lab.search.page import page
@@ -207,6 +207,6 @@ def _write_page(outcome: Outcome, path: Path) -> None:
     density = None
     if setting.get("weighting") is not None:
         expression = at_step(parse(setting["weighting"]), 0, outcome.plan.iterations)
-        density = svg([curve_of(weighting_from(expression), str(setting["weighting"]))])
+        density = curves_svg([curve_of(weighting_from(expression), str(setting["weighting"]))])
     content = page(outcome, density).encode()
     replace_file(path, lambda file: file.write(content))

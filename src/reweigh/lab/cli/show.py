@@ -86,9 +86,11 @@ def provenance(header: Header) -> list[tuple[str, str]]:
 
 def rows_table(rows: Sequence[Mapping[str, Any]], most: int, width: int, holdout: str = "test") -> RenderableType:
     """Return the table of at most `most` rows, from the first to the last, with the columns that fit in `width`."""
+    from reweigh.lab.figures.figure import thin
+
     names = [name for name in SHOWN if any(row.get(name) is not None for row in rows)]
     heads = [column_title(name, holdout, has_true_labels(rows)).split() for name in names]
-    chosen = [[format_value(rows[i].get(name)) for name in names] for i in spaced(len(rows), most)]
+    chosen = [[format_value(rows[i].get(name)) for name in names] for i in thin(len(rows), most or len(rows))]
     room = [2 + max(map(len, (*head, *column))) for head, *column in zip(heads, *chosen, strict=True)]
     fit = sum(total <= width for total in accumulate(room))
     return table(["\n".join(head) for head in heads[:fit]], [row[:fit] for row in chosen], left=0)
@@ -96,26 +98,16 @@ def rows_table(rows: Sequence[Mapping[str, Any]], most: int, width: int, holdout
 
 def curves_table(rows: Sequence[Mapping[str, Any]], holdout: str = "test") -> RenderableType:
     """Return a sparkline of each column, with its first and last value."""
-    from reweigh.lab.figures.bars import ASCII, BLOCKS, sparkline
+    from reweigh.lab.figures.figure import thin
+    from reweigh.lab.figures.text import ASCII, BLOCKS, sparkline
 
     ramp = BLOCKS if can_print(BLOCKS) else ASCII
     lines = []
     for name in SHOWN[1:-1]:  # neither step nor learning rate
-        values = [rows[i].get(name) for i in spaced(len(rows), WIDEST)]
+        values = [rows[i].get(name) for i in thin(len(rows), WIDEST)]
         measured = [value for value in values if value is not None]
         if measured:
             lines.append(
                 (column_title(name, holdout, has_true_labels(rows)), sparkline(values, ramp), measured[0], measured[-1])
             )
     return table(("", "over time", "first", "last"), lines, left=2)
-
-
-def spaced(count: int, most: int) -> list[int]:
-    """Return at most `most` of `count` indices, evenly spaced, both ends included; all of them if `most` is 0.
-
-    >>> spaced(10, 4), spaced(3, 10), spaced(3, 0), spaced(5, 1)
-    ([0, 3, 6, 9], [0, 1, 2], [0, 1, 2], [4])
-    """
-    if most == 0 or count <= most:
-        return list(range(count))
-    return [round(i * (count - 1) / (most - 1)) for i in range(most)] if most > 1 else [count - 1]
