@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from paper.figures import Panels, paper_figure
 from paper.saved import Saved
-from reweigh.lab.report import Figure, group
+from reweigh.lab.figures import Figure
+from reweigh.lab.report import group
 
 
 def panels_of(saved: Saved) -> Panels | None:

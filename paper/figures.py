@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reweigh.lab.figures.curves import curve_of
+from reweigh.lab.figures.figure import Figure, Lines, Series
 from reweigh.lab.objectives.weightings import weighting_from
 from reweigh.lab.report.collect import Group, group, spread
-from reweigh.lab.report.dynamics import dynamics, line
-from reweigh.lab.report.figure import Figure, Lines, Series
+from reweigh.lab.report.figures import dynamics, line
 from reweigh.lab.spec import Expression, parse
 from reweigh.weightings import Weighting
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from reweigh.errors import DataError
+from reweigh.lab.figures.figure import thin
 from reweigh.lab.record import Header, read_header, read_result, read_rows
 from reweigh.lab.record.files import read_json
 from reweigh.lab.record.header import DETAILS
 from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
-from reweigh.lab.report.collect import Told
-from reweigh.lab.report.figure import thin
+from reweigh.lab.report.collect import RunSummary
 from reweigh.lab.spec import Run, describe
 from reweigh.metrics import given_up
 
@@ -80,14 +80,14 @@ class Finding:
         """The run that is looked at."""
         return self.header.run
 
-    def told(self) -> Told:
+    def told(self) -> RunSummary:
         """As a report reads it, for its figures."""
         keys = [key for key, values in self.columns.items() if values]
         count = len(self.columns[keys[0]]) if keys else 0
         rows: list[dict[str, Any]] = [{key: self.columns[key][i] for key in keys} for i in range(count)]
         result: dict[str, Any] = {which: {"test_accuracy": self.metrics.get(which)} for which in ("final", "best")}
         result["diverged"] = self.diverged
-        return Told(Path(self.name), self.header, rows, result)
+        return RunSummary(Path(self.name), self.header, rows, result)
 
     def to_mapping(self, environments: list[Mapping[str, Any]]) -> dict[str, Any]:
         """In values that JSON has; `environments` is added to, and named by number.

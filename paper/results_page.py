@@ -18,7 +18,7 @@ from paper.render import markdown
 from paper.saved import Saved, collect, read_saved, shared
 from paper.table import Block
 from paper.values import Experiment
-from reweigh.lab.report import write
+from reweigh.lab.figures import write_figures
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -86,7 +86,7 @@ def draw(saved: Mapping[str, Saved], folder: Path) -> dict[str, str]:
         panels = panels_of(each)
         if panels is not None:
             written[name] = f"result-{name}.svg"
-            write(panels.figures, folder / written[name], columns=panels.columns)
+            write_figures(panels.figures, folder / written[name], columns=panels.columns)
     return written
 
 

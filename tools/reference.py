@@ -25,7 +25,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
         "Runs and records",
         ("reweigh.lab.spec", "reweigh.lab.run", "reweigh.lab.record", "reweigh.lab.predict", "reweigh.recommendation"),
     ),
-    "report": ("Reports", ("reweigh.lab.report", "reweigh.lab.report.events")),
+    "report": ("Reports", ("reweigh.lab.report", "reweigh.lab.figures", "reweigh.lab.report.events")),
     "suspects": ("Suspects", ("reweigh.lab.suspects",)),
     "retrieval": ("Retrieval", ("reweigh.lab.retrieval",)),
     "experiment": ("Experiments", ("paper", "paper.protocols")),
