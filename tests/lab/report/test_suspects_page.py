@@ -75,9 +75,9 @@ def pressed(card: Any) -> list[str]:
 
 
 def choose(card: Any, label: str) -> None:
-    """Pick another label; the list fills when it is reached for."""
+    """Pick another label; the list is filled when it is focused."""
     card.locator("select").focus()
-    card.get_by_label("Right label").select_option(label)
+    card.get_by_label("New label").select_option(label)
 
 
 def test_the_worst_come_first_with_both_labels(open_page: Callable[..., Any], html: str) -> None:
@@ -93,7 +93,7 @@ def test_the_worst_come_first_with_both_labels(open_page: Callable[..., Any], ht
     assert page.get_by_text("30 of 60 labels are issues").count() == 1
 
 
-def test_keys_decide_and_go_on(open_page: Callable[..., Any], html: str) -> None:
+def test_keys_decide_and_move_on(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
     cards = page.locator(".card")
     cards.first.focus()
@@ -118,7 +118,7 @@ def test_the_downloaded_file_holds_the_decisions(open_page: Callable[..., Any], 
     cards.nth(2).get_by_role("button", name="Drop").click()
     choose(cards.nth(3), 'a "dog", large')
     cards.nth(4).get_by_role("button", name="Drop").click()
-    cards.nth(4).get_by_role("button", name="Drop").click()  # and takes it back
+    cards.nth(4).get_by_role("button", name="Drop").click()  # and undoes it
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download").click()
     assert waiting.value.suggested_filename == "decisions.csv"
@@ -132,21 +132,21 @@ def test_the_downloaded_file_holds_the_decisions(open_page: Callable[..., Any], 
     )
 
 
-def test_nothing_is_lost_on_reload_and_all_can_be_forgotten(open_page: Callable[..., Any], html: str) -> None:
+def test_decisions_survive_a_reload_and_can_be_deleted(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
     page.locator(".card").nth(0).press("d")
     choose(page.locator(".card").nth(3), 'a "dog", large')
     page.reload()
     assert pressed(page.locator(".card").nth(0)) == ["Drop"]
     assert pressed(page.locator(".card").nth(3)) == ["Fix"]
-    assert page.locator(".card").nth(3).get_by_label("Right label").input_value() == "1"
+    assert page.locator(".card").nth(3).get_by_label("New label").input_value() == "1"
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete all").click()
     assert page.locator(".counter").inner_text() == "0 decided: 0 keep, 0 fix, 0 drop"
     assert page.locator("button[aria-pressed=true]").count() == 0
 
 
-def test_without_storage_the_reader_is_told(open_page: Callable[..., Any], html: str) -> None:
+def test_without_storage_there_is_a_warning(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
     assert page.locator(".note").is_hidden()
     page.add_init_script("Object.defineProperty(window, 'localStorage', {get() { throw new Error('off'); }})")
@@ -162,7 +162,7 @@ def test_filters(open_page: Callable[..., Any], html: str) -> None:
     page.get_by_label("Pair").select_option('cat → a "dog", large (10)')
     assert visible.count() == 10
     visible.first.press("k")
-    assert visible.count() == 10  # nothing vanishes while one decides
+    assert visible.count() == 10  # no card disappears during a decision
     page.get_by_label("Show").select_option("undecided")
     assert visible.count() == 9
     page.get_by_label("Show").select_option("decided")
@@ -170,7 +170,7 @@ def test_filters(open_page: Callable[..., Any], html: str) -> None:
     visible.first.press("u")
     page.get_by_label("Show").select_option("all")
     page.get_by_label("Show").select_option("decided")
-    assert page.get_by_text("Nothing fits these filters.").is_visible()
+    assert page.get_by_text("No example matches these filters.").is_visible()
 
 
 def test_where_the_model_agrees_there_is_nothing_to_fix_to(open_page: Callable[..., Any]) -> None:
@@ -197,9 +197,9 @@ def test_gallery_and_noise(open_page: Callable[..., Any], html: str) -> None:
     assert numbers == sorted(numbers)
     assert rows.first.locator("li.issue").count() == 8
     assert rows.first.locator(".normal li.issue").count() == 0
-    told = page.get_by_role("region", name="The noise").inner_text()
-    assert "31.0 % of the labels are wrong" in told
-    assert "95 % interval is 28.0 to 34.5 %" in told
+    estimate = page.get_by_role("region", name="Estimated noise").inner_text()
+    assert "31.0 % of the labels are wrong" in estimate
+    assert "95 % interval: 28.0 to 34.5 %" in estimate
     assert page.get_by_role("region", name="Transition matrix").locator("td.heat").count() == 9
 
 
