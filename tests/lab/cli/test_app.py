@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import sys
@@ -9,9 +8,6 @@ from pathlib import Path
 import pytest
 
 import reweigh as package
-from reweigh.errors import DataError, MissingExtraError
-from reweigh.lab.cli.exits import ExitError, exit_for
-from reweigh.lab.record import RecordError
 
 COMMANDS = ("demo", "train", "resume", "runs", "show", "edf", "data", "predict")
 
@@ -112,42 +108,3 @@ def test_debug_anywhere_shows_the_traceback(reweigh, line: list[str]) -> None:
     assert "Traceback" in ended.stderr
     assert ended.stderr.splitlines()[-1].startswith("reweigh: no weighting is called 'DMM'; did you mean 'DM'?")
     assert "Traceback" not in reweigh("edf", "DMM").stderr
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "message"),
-    [
-        (ExitError(4, "stopped"), 4, "stopped"),
-        (KeyboardInterrupt(), 130, "interrupted"),
-        (DataError("a.csv: empty"), 3, "a.csv: empty"),
-        (ValueError("lam is -1"), 2, "lam is -1"),
-        (MissingExtraError("no pyarrow"), 1, "no pyarrow"),
-        (RecordError("runs/a is finished"), 1, "runs/a is finished"),
-        (OSError(errno.ENOSPC, "No space left on device", "a/b"), 1, "a/b: No space left on device"),
-        (MemoryError("buffer"), 1, "not enough memory: buffer"),
-        *(
-            (RuntimeError(f"{text}\nframe #0"), 1, f"not enough memory; try a smaller batch or net: {text}")
-            for text in (
-                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes.",
-                "CUDA error: out of memory",
-                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-            )
-        ),
-    ],
-)
-def test_expected_errors_have_an_exit_code_and_a_message(error: BaseException, code: int, message: str) -> None:
-    assert exit_for(error) == (code, message)
-
-
-@pytest.mark.parametrize("error", [BrokenPipeError(), RuntimeError("a bug"), AssertionError(), SystemExit(3)])
-def test_unexpected_errors_keep_their_traceback(error: BaseException) -> None:
-    assert exit_for(error) is None
-
-
-def test_out_of_device_memory_has_a_message() -> None:
-    import torch
-
-    found = exit_for(torch.OutOfMemoryError("tried to allocate 2 GiB"))
-    assert found is not None
-    assert found.code == 1
-    assert "smaller batch" in found.message

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from reweigh.errors import DataError
-from reweigh.lab.cli.paths import find_model, find_run
-
 
 def test_listing(reweigh, finished: Path) -> None:
     ended = reweigh("runs", finished.parent)
@@ -99,29 +96,3 @@ def test_packing_all_leaves_broken_runs_out(reweigh, finished: Path, tmp_path: P
     archive.unlink()
     assert reweigh("runs", "pack", archive, root / "bad", finished).code == 3  # named explicitly
     assert not archive.exists()
-
-
-def test_a_run_has_several_names(finished: Path, tmp_path: Path) -> None:
-    root = finished.parent
-    assert find_run(str(finished), tmp_path) == finished
-    assert find_run(finished.name, root) == finished
-    assert find_run(finished.name[-12:-8], root) == finished
-    assert find_model(str(finished / "model"), tmp_path) == finished / "model"
-    assert find_model(finished.name[-12:], root) == finished / "model"
-    with pytest.raises(DataError, match=r"no run\.json"):
-        find_run(str(tmp_path), root)
-    with pytest.raises(DataError, match="no such run"):
-        find_run("nothing", root)
-
-
-def test_an_ambiguous_hash_is_refused(tmp_path: Path) -> None:
-    for name in ("a-s0-12ab", "b-s0-12cd"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "run.json").write_text("")
-    with pytest.raises(ValueError, match="2 runs"):
-        find_run("12", tmp_path)
-    with pytest.raises(DataError, match="no model yet"):
-        find_model("12a", tmp_path)
-    (tmp_path / "a-s0-12ab" / "result.json").write_text("{}")
-    with pytest.raises(DataError, match="a-s0-12ab: finished, but its model is missing; remove the run"):
-        find_model("12a", tmp_path)

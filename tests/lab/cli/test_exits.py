@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM: in this process, and in one of its own."""
+"""Exit codes, messages of errors, and clean stops on Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from reweigh.lab.cli.exits import Stop
-from reweigh.lab.record import read_rows, summarise
+from reweigh.errors import DataError, MissingExtraError
+from reweigh.lab.cli.exits import ExitError, Stop, exit_for
+from reweigh.lab.record import RecordError, read_rows, summarise
 
 
 def test_the_first_signal_stops_and_a_second_ctrl_c_interrupts(capfd: pytest.CaptureFixture[str]) -> None:
@@ -101,3 +103,42 @@ def test_a_command_of_several_runs_is_resumed_by_itself(
     if command != "demo":  # which is slow
         assert (again := reweigh(command, *line)).code == 0, again.stderr
         assert "going on from iteration 1" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ExitError(4, "stopped"), 4, "stopped"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (DataError("a.csv: empty"), 3, "a.csv: empty"),
+        (ValueError("lam is -1"), 2, "lam is -1"),
+        (MissingExtraError("no pyarrow"), 1, "no pyarrow"),
+        (RecordError("runs/a is finished"), 1, "runs/a is finished"),
+        (OSError(errno.ENOSPC, "No space left on device", "a/b"), 1, "a/b: No space left on device"),
+        (MemoryError("buffer"), 1, "not enough memory: buffer"),
+        *(
+            (RuntimeError(f"{text}\nframe #0"), 1, f"not enough memory; try a smaller batch or net: {text}")
+            for text in (
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes.",
+                "CUDA error: out of memory",
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            )
+        ),
+    ],
+)
+def test_expected_errors_have_an_exit_code_and_a_message(error: BaseException, code: int, message: str) -> None:
+    assert exit_for(error) == (code, message)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), RuntimeError("a bug"), AssertionError(), SystemExit(3)])
+def test_unexpected_errors_keep_their_traceback(error: BaseException) -> None:
+    assert exit_for(error) is None
+
+
+def test_out_of_device_memory_has_a_message() -> None:
+    import torch
+
+    found = exit_for(torch.OutOfMemoryError("tried to allocate 2 GiB"))
+    assert found is not None
+    assert found.code == 1
+    assert "smaller batch" in found.message
