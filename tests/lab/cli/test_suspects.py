@@ -131,7 +131,7 @@ def test_held_out_examples_are_not_scored(reweigh, recorded: Path, tmp_path: Pat
 def elsewhere(
     reweigh, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, list[str]]:
-    """A run that was trained on a relative path below `there`, and its data, seen from beside it."""
+    """A run trained on a relative path in `there`, and its data, from the parent directory."""
     there, options = tmp_path / "there", []
     there.mkdir()
     names = "ab"

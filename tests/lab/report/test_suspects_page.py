@@ -1,4 +1,4 @@
-"""The page of suspects as a person meets it: looking, deciding by mouse and keys, and taking the decisions away."""
+"""The page of suspects in a real browser: review, decisions by mouse and keys, and their download."""
 
 from __future__ import annotations
 

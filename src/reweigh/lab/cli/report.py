@@ -30,7 +30,7 @@ class Format(str, Enum):
 def report(
     names: Annotated[
         Optional[list[str]],  # noqa: UP045 - typer reads it at run time
-        typer.Argument(metavar="[RUN]...", help="Runs, or directories of runs; default: all of --runs."),
+        typer.Argument(metavar="RUN", help="Runs, or directories of runs; default: all of --runs."),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML page to write.")] = Path(
         "report.html"

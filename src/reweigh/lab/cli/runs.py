@@ -94,7 +94,7 @@ def pack(
     archive: Annotated[Path, typer.Argument(help="The archive to write: .tar.gz, .tgz or .zip.")],
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Runs, by directory or start of hash; default: all."),
+        typer.Argument(metavar="RUN", help="Runs, by directory or start of hash; default: all."),
     ] = None,
     root: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Directory containing runs.")] = Path("runs"),
     checkpoints: Annotated[

@@ -78,7 +78,7 @@ def search(
     from reweigh.lab.search.slurm import options, slurm_script
 
     where = {field.name: fields.pop(field.name) for field in describe() if not field.hashed and field.name in fields}
-    asked: dict[str, Any]
+    settings: dict[str, Any]
     if join:
         plan, study = _joined(space, fields, storage, study)
     else:
@@ -86,14 +86,14 @@ def search(
             raise ValueError("give a --space, or --join an existing study")
         first = int(fields.get("seed", 0))
         over = tuple(range(first, first + seeds))
-        asked = {**fields, **where}
-        plan = plan_search(asked, space, trials=trials, trusted=trusted, seed=search_seed, prune=prune, seeds=over)
+        settings = {**fields, **where}
+        plan = plan_search(settings, space, trials=trials, trusted=trusted, seed=search_seed, prune=prune, seeds=over)
     if print_slurm:
-        asked = {"join": True}
+        settings = {"join": True}
         if not join:
-            asked = {**fields, "space": space, "trials": trials, "trusted": trusted, "seeds": seeds}
-            asked |= {"search_seed": search_seed, **({} if prune else {"prune": False})}
-        command = ["reweigh", "search", *options({**asked, **where, "study": study, "runs": runs})]
+            settings = {**fields, "space": space, "trials": trials, "trusted": trusted, "seeds": seeds}
+            settings |= {"search_seed": search_seed, **({} if prune else {"prune": False})}
+        command = ["reweigh", "search", *options({**settings, **where, "study": study, "runs": runs})]
         print(slurm_script(command, max(1, workers), storage), end="")
         return
     outcome = _execute(plan, runs, storage, study, workers, on, where)

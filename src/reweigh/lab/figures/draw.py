@@ -90,8 +90,8 @@ def _lines(axes: Any, figure: Lines) -> None:
     if figure.percent:
         axes.set_ylabel(f"{figure.y_label} (%)")
     if len(figure.series) > 1 or any(series.group is None for series in figure.series):
-        beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if len(figure.series) > _LEGEND_INSIDE else {}
-        axes.legend(fontsize=8, frameon=True, framealpha=0.85, edgecolor="none", **beside)
+        outside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if len(figure.series) > _LEGEND_INSIDE else {}
+        axes.legend(fontsize=8, frameon=True, framealpha=0.85, edgecolor="none", **outside)
 
 
 def _stack(axes: Any, figure: Stack) -> None:

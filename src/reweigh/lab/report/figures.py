@@ -93,7 +93,7 @@ def dynamics(groups: Sequence[Group], points: int = 48) -> list[Lines]:
                 columns = (("p_mean", ""),)
             for variant, (column, words) in enumerate(columns):
                 legend = holdout_label(column, group) or words
-                # a dash has one meaning for all groups: beside a test set, a noisy hold-out is dotted
+                # a dash has one meaning for all groups: if some have a test set, a noisy hold-out is dotted
                 dashes = 2 if legend == NOISY_HOLDOUT and not everywhere else variant
                 if (found := line(group, i, column, legend, dashes, points)) is not None:
                     series.append(found)

@@ -74,7 +74,7 @@ def assemble(
 
 
 def _encodable(text: str) -> str:
-    """Escape characters that UTF-8 cannot encode, as in a folder name of another encoding; JSON escapes them alike."""
+    """Escape characters that UTF-8 cannot encode, as in a folder name of another encoding, in the way of JSON."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
