@@ -42,8 +42,8 @@ function buildExplorer({ catalogue, curveAt, start }, root, level) {
     const compared = [
       { ...a, colour: 0, taper: taper.value },
       { ...b, colour: 1, taper: b.kind === "loss" ? 0 : PUBLISHED_TAPER },
-      { name: "CCE", values: {}, text: "CCE()", colour: 2, taper: 0 },
-      { name: "GCE", values: { q: 0.7 }, text: "GCE(q=0.7)", colour: 3, taper: 0 },
+      { ...defaultOf(catalogue, "CCE"), colour: 2, taper: 0 },
+      { ...defaultOf(catalogue, "GCE"), colour: 3, taper: 0 },
     ].map((each, i) => measure({ ...each, variant: Math.min(i, 2) }));
     numbers.replaceChildren(factsTable(compared));
     const at = weight(compared[0].tapered, 1 / count, 1 - 1 / count);
@@ -189,6 +189,16 @@ function knobView({ name, low, high, step, start, least, most, stops, integer },
   return { element, get value() { return value; }, name, startFrom };
 }
 
+// a weighting as a Python expression
+const asPython = (name, values) => `${name}(${Object.entries(values).map(([key, value]) => `${key}=${value}`).join(", ")})`;
+
+// a weighting with the values that its sliders start at
+function defaultOf(catalogue, name) {
+  const { kind, knobs } = catalogue.find((each) => each.name === name);
+  const values = Object.fromEntries(knobs.map((knob) => [knob.name, knob.start]));
+  return { name, values, kind, text: asPython(name, values) };
+}
+
 // a list of weightings, with sliders for the parameters of the chosen one
 function chooser(legend, catalogue, curveAt, initial, changed) {
   const id = newId("weighting");
@@ -220,7 +230,7 @@ function chooser(legend, catalogue, curveAt, initial, changed) {
       return { name: "Curve", values: { points }, text, kind, problem: flat ? "the curve must be above 0 somewhere" : null };
     }
     const values = select.value === "ForwardSymmetric" ? { ...turned, num_classes: classes } : turned;
-    const text = `${select.value}(${Object.entries(values).map(([name, value]) => `${name}=${value}`).join(", ")})`;
+    const text = asPython(select.value, values);
     const limit = (classes - 1) / classes;
     const problem = select.value === "ForwardSymmetric" && turned.rate >= limit ? `rate must be below (C − 1)/C = ${number(limit)}` : null;
     const nothing = select.value === "SL" && turned.alpha === 0 && turned.b === 0 ? "alpha and b must not both be 0" : null;
