@@ -31,15 +31,14 @@ from paper.tables import (
     notes,
     text_lines,
 )
-from reweigh.errors import warnings_told
-from reweigh.lab.cli.engine import summary
-from reweigh.lab.cli.failures import FAILED, STOPPED, verdict
-from reweigh.lab.cli.outputs import check_output
-from reweigh.lab.cli.progress import Tell, progress
-from reweigh.lab.cli.stop import Stop
-from reweigh.lab.cli.terminal import print_json, say
+from reweigh.errors import show_warnings
+from reweigh.lab.cli.exits import FAILED, STOPPED, Stop, exit_for
+from reweigh.lab.cli.paths import check_output
+from reweigh.lab.cli.runner import describe_row
+from reweigh.lab.cli.terminal import ShowProgress, print_json, print_stderr, progress
+from reweigh.lab.figures import write_figures
 from reweigh.lab.record.files import replace_file
-from reweigh.lab.report import collect, group, write
+from reweigh.lab.report import collect, group
 from reweigh.lab.run import Update
 from reweigh.lab.spec import Run, read_seeds
 
@@ -50,15 +49,15 @@ RUN_FIELDS = ("device", "data_root", "init_file", "workers", "precision")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     options = _parser().parse_args(arguments)
-    say_once = cache(say)
+    say_once = cache(print_stderr)
     try:
-        with warnings_told(lambda warning: say_once(f"warning: {warning}")):
+        with show_warnings(lambda warning: say_once(f"warning: {warning}")):
             code: int = options.command(options)
     except BaseException as error:
-        found = verdict(error)
+        found = exit_for(error)
         if found is None:
             raise
-        say(f"error: {found.sentence}")
+        print_stderr(f"error: {found.message}")
         return found.code
     return code
 
@@ -82,9 +81,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         _show_states([(each, state) for each in experiments for state in run_states(each, options)], arguments.json)
         return 0
-    with Stop() as stop, progress("it") as tell:
+    with Stop() as stop, progress("it") as show:
         results, batch = run_experiments(
-            experiments, options, watch=_watch(tell), should_stop=deadline(options.minutes, stop)
+            experiments, options, watch=_watch(show), should_stop=deadline(options.minutes, stop)
         )
     _show(results, arguments.output, arguments.json)
     if arguments.figure is not None:
@@ -94,17 +93,17 @@ def _run(arguments: argparse.Namespace) -> int:
         _write(Panels([figure for each in panels for figure in each.figures], panels[0].columns), arguments.figure)
     for reason in dict.fromkeys(batch.failed.values()):
         names = [name for name in batch.failed if batch.failed[name] == reason]
-        say(f"failed: {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}")
+        print_stderr(f"failed: {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}")
     if batch.stopped:
-        say("stopped before the end; the same command resumes")
+        print_stderr("stopped before the end; the same command resumes")
         return STOPPED
     if batch.failed:
-        say(f"{len(batch.failed)} runs failed")
+        print_stderr(f"{len(batch.failed)} runs failed")
         return FAILED
     return 0
 
 
-def _watch(tell: Tell) -> Watch:
+def _watch(show: ShowProgress) -> Watch:
     """Return a function that shows the progress of several runs as one count of iterations."""
     steps: dict[int, tuple[str, int]] = {}
 
@@ -113,9 +112,9 @@ def _watch(tell: Tell) -> Watch:
         if steps.get(index, (name, 0))[0] != name:  # the next round begins
             steps.clear()
         steps[index] = name, update.step
-        text = update.note if update.row is None else summary(update.row, update.holdout)
+        text = update.note if update.row is None else describe_row(update.row, update.holdout)
         line = None if text is None else f"{index + 1}/{count} {name}: {text}"
-        tell(sum(step for _, step in steps.values()), count * update.total, line=line)
+        show(sum(step for _, step in steps.values()), count * update.total, line=line)
 
     return watch
 
@@ -155,7 +154,7 @@ def _figure(arguments: argparse.Namespace) -> int:
     if arguments.name != "1b":
         collected = collect(arguments.runs or [Path("runs")])
         for problem in collected.problems:
-            say(f"left out: {problem}")
+            print_stderr(f"left out: {problem}")
         groups = group(collected.runs)
     panels = paper_figure(arguments.name, groups, arguments.rate)
     _write(panels, arguments.output)
@@ -168,7 +167,7 @@ def _page(arguments: argparse.Namespace) -> int:
 
 
 def _write(panels: Panels, path: Path) -> None:
-    write(panels.figures, path, columns=panels.columns)
+    write_figures(panels.figures, path, columns=panels.columns)
     print(path)
 
 

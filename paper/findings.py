@@ -20,12 +20,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from paper.experiment import Cell, Experiment, Reported
 from reweigh.errors import DataError
+from reweigh.lab.figures.figure import thin
 from reweigh.lab.record import Header, read_header, read_result, read_rows
 from reweigh.lab.record.files import make_folder, plain, read_json, replace_file
 from reweigh.lab.record.header import DETAILS
 from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
-from reweigh.lab.report.collect import Told
-from reweigh.lab.report.figure import thin
+from reweigh.lab.report.collect import RunSummary
 from reweigh.lab.spec import Run, describe
 from reweigh.metrics import given_up
 
@@ -120,12 +120,12 @@ class Finding:
         """The run."""
         return self.header.run
 
-    def run_summary(self) -> Told:
+    def run_summary(self) -> RunSummary:
         """Return the finding as figures of runs expect it."""
         columns = {key: values for key, values in self.columns.items() if values}
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         result: dict[str, Any] = {which: {"test_accuracy": self.metrics.get(which)} for which in ("final", "best")}
-        return Told(Path(self.name), self.header, rows, result | {"diverged": self.diverged})
+        return RunSummary(Path(self.name), self.header, rows, result | {"diverged": self.diverged})
 
     def to_mapping(self, environments: list[Mapping[str, Any]]) -> dict[str, Any]:
         """Return JSON values; environments are added to the list and referred to by index.

@@ -11,7 +11,7 @@ from paper.experiment import Experiment, load_all
 from paper.figures import results_figure
 from paper.findings import Results, merged_store, read_results
 from paper.tables import Block, blocks, choice_results, choice_tables, collect, markdown
-from reweigh.lab.report import write
+from reweigh.lab.figures import write_figures
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -85,7 +85,7 @@ def draw(results: Mapping[str, Results], folder: Path) -> dict[str, str]:
         panels = results_figure(each)
         if panels is not None:
             written[name] = f"result-{name}.svg"
-            write(panels.figures, folder / written[name], columns=panels.columns)
+            write_figures(panels.figures, folder / written[name], columns=panels.columns)
     return written
 
 

@@ -10,7 +10,7 @@ import torch
 from paper.figures import density_figure
 from reweigh import CCE, DM, GCE, MAE, Tapered, Weighting, batch_stats
 from reweigh.emphasis import potential, unit_weighting
-from reweigh.lab.report import Bars, Lines, Series, write
+from reweigh.lab.figures import Bars, Lines, Series, write_figures
 
 P = torch.linspace(0, 1, 401, dtype=torch.float64)
 
@@ -28,14 +28,14 @@ def main(folder: Path) -> None:
         "How much an example counts",
     )
     for suffix in ("svg", "png"):
-        write([shown], folder / f"densities.{suffix}")
+        write_figures([shown], folder / f"densities.{suffix}")
     modes = [(f"λ = {lam:g}, β = {beta:g}", DM(lam, beta)) for lam, beta in ((0, 2), (0.5, 8), (1, 12), (2, 20))]
-    write([density_figure(modes, "λ moves the mode")], folder / "mode.svg")
+    write_figures([density_figure(modes, "λ moves the mode")], folder / "mode.svg")
     widths = [(f"λ = 0.5, β = {beta:g}", DM(0.5, beta)) for beta in (0, 4, 8, 16)]
-    write([density_figure(widths, "β sets the variance")], folder / "variance.svg")
-    write([taper()], folder / "taper.svg")
-    write([objectives()], folder / "objective.svg")
-    write([batch()], folder / "batch.svg")
+    write_figures([density_figure(widths, "β sets the variance")], folder / "variance.svg")
+    write_figures([taper()], folder / "taper.svg")
+    write_figures([objectives()], folder / "objective.svg")
+    write_figures([batch()], folder / "batch.svg")
 
 
 def taper() -> Lines:

@@ -1,19 +1,40 @@
-"""`python -m reweigh`, and the `reweigh` command."""
+"""Entry point of the `reweigh` command and of `python -m reweigh`."""
 
 from __future__ import annotations
 
+import io
+import os
 import sys
+from pathlib import Path
 
 
 def main() -> None:
-    """Start the command line of `reweigh.lab`, or say in one line how to install what it needs."""
+    """Run the command line of `reweigh.lab`, or print how to install what it needs."""
+    _prepare_streams()
     try:
-        from reweigh.lab.cli import main as command_line
-    except ImportError as error:
-        if error.name is None or error.name.partition(".")[0] == "reweigh":
-            raise
-        sys.exit(f"reweigh: the command line needs {error.name}: pip install 'reweigh[lab]'")
-    command_line()
+        try:
+            from reweigh.lab.cli.app import app
+        except ModuleNotFoundError as error:
+            from reweigh.lab.cli.exits import LAB, missing_package
+
+            missing = missing_package(error)
+            if missing is None:
+                raise
+            sys.exit(f"reweigh: the command line needs {missing}: {LAB}")
+        app(prog_name="reweigh")
+    except KeyboardInterrupt:  # also while the commands are being imported
+        print("reweigh: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def _prepare_streams() -> None:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by >&-; the next file to be opened must not take its place
+            nowhere = Path(os.devnull).open("w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  (kept)
+            setattr(sys, name, nowhere)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # as on standard error: a name that the terminal cannot show must not end a command
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

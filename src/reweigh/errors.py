@@ -41,12 +41,12 @@ def require(module: str, extra: str) -> Any:
 
 
 @contextmanager
-def warnings_told(tell: Callable[[DataWarning], None]) -> Iterator[None]:
-    """While entered, every `DataWarning` is told, however often it comes; other warnings are as they were."""
+def show_warnings(show: Callable[[DataWarning], None]) -> Iterator[None]:
+    """Pass every `DataWarning` to `show` while entered, also repeated ones; other warnings are not affected."""
     with warnings.catch_warnings():
-        show = warnings.showwarning
+        show_other = warnings.showwarning
 
-        def told(
+        def show_warning(
             message: Warning | str,
             category: type[Warning],
             filename: str,
@@ -55,10 +55,10 @@ def warnings_told(tell: Callable[[DataWarning], None]) -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, DataWarning):
-                tell(category(str(message)))
+                show(category(str(message)))
             else:
-                show(message, category, filename, lineno, file, line)
+                show_other(message, category, filename, lineno, file, line)
 
-        warnings.showwarning = told
+        warnings.showwarning = show_warning
         warnings.simplefilter("always", DataWarning)
         yield

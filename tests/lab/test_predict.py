@@ -18,7 +18,7 @@ from reweigh.lab.train.model import Card, load_model, save_model
 
 
 def trained(root: Path, data: str, net: str = "mlp-16", **fields: object) -> Path:
-    """The model of a short run."""
+    """Return the model of a short run."""
     short: dict[str, object] = {"iterations": 60, "evaluate_every": 60, "batch_size": 32, "device": "cpu"}
     run = Run.from_mapping({"data": data, "net": net, "weighting": "CCE"} | short | fields)
     return execute(run, root) / "model"
@@ -29,7 +29,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("digits"), "digits", iterations=200)
 
 
-def test_features_are_predicted_as_they_were_tested(digits: Path, tmp_path: Path) -> None:
+def test_predictions_have_the_test_accuracy_of_training(digits: Path, tmp_path: Path) -> None:
     part = load_digits().test
     np.savez(tmp_path / "new.npz", x=part.inputs, y=part.labels)
     found = predict(digits, tmp_path / "new.npz", device="cpu")
@@ -43,10 +43,10 @@ def test_features_are_predicted_as_they_were_tested(digits: Path, tmp_path: Path
 
 def test_the_best_model_and_progress(digits: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "new.npz", features=load_digits().test.inputs[:300])
-    told: list[tuple[int, int]] = []
-    found = predict(digits, tmp_path / "new.npz", "best", device="cpu", progress=lambda *at: told.append(at))
+    calls: list[tuple[int, int]] = []
+    found = predict(digits, tmp_path / "new.npz", "best", device="cpu", progress=lambda *at: calls.append(at))
     assert len(found.examples) == 300
-    assert told == [(256, 300), (300, 300)]
+    assert calls == [(256, 300), (300, 300)]
 
 
 def pictures(root: Path, count: int = 8) -> Path:
@@ -60,7 +60,7 @@ def pictures(root: Path, count: int = 8) -> Path:
 def test_a_folder_of_pictures(tmp_path: Path) -> None:
     folder = pictures(tmp_path / "pictures")
     model = trained(tmp_path / "runs", str(folder), image_size=8)
-    (folder / ".hidden").write_text("passed over")
+    (folder / ".hidden").write_text("ignored")
     found = predict(model, folder)
     assert found.examples[0] == "dark/0.png"
     assert [found.class_names[k] for k in found.classes] == [name.split("/")[0] for name in found.examples]
@@ -103,13 +103,13 @@ def test_texts_from_a_table_or_line_by_line(tmp_path: Path) -> None:
     (tmp_path / "gaps.txt").write_text("fine\n\n  \ndull\n\n")
     for name, empty in (("gaps.csv", ("line 3", "line 4")), ("gaps.txt", ("line 2", "line 3"))):
         found = predict(model, tmp_path / name)
-        assert found.examples == ("1", "2", "3", "4"), "each keeps its place"
+        assert found.examples == ("1", "2", "3", "4"), "empty texts keep their row"
         assert found.empty == empty
         assert [found.class_names[found.classes[k]] for k in (0, 3)] == ["pos", "neg"]
     (tmp_path / "gaps.csv").write_text('n,review\n1,\n2,"  "\n')
     (tmp_path / "gaps.txt").write_text("\n  \n")
     for name in ("gaps.csv", "gaps.txt"):
-        with pytest.raises(DataError, match=f"{name}: there is nothing to predict: all texts are empty"):
+        with pytest.raises(DataError, match=f"{name}: nothing to predict: all texts are empty"):
             predict(model, tmp_path / name)
     (tmp_path / "other.csv").write_text("text\nfine\n")
     with pytest.raises(DataError, match="no column 'review'; there are 'text'"):
@@ -151,9 +151,9 @@ def test_a_model_without_a_run(tmp_path: Path) -> None:
     np.testing.assert_allclose(predict(tmp_path / "model", tmp_path / "x.npz").probabilities, expected, rtol=1e-6)
 
 
-def test_what_does_not_fit_is_refused(digits: Path, tmp_path: Path) -> None:
-    def refused(name: str, why: str) -> None:
-        with pytest.raises(DataError, match=f"{name}: .*{why}"):
+def test_inputs_that_do_not_fit_are_refused(digits: Path, tmp_path: Path) -> None:
+    def refused(name: str, message: str) -> None:
+        with pytest.raises(DataError, match=f"{name}: .*{message}"):
             predict(digits, tmp_path / name)
 
     refused("nothing", "no such file or folder")
@@ -168,9 +168,9 @@ def test_what_does_not_fit_is_refused(digits: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "none.npz", x=np.zeros((0, 64)))
     refused("none.npz", "no examples")
     (tmp_path / "a.txt").write_text("text\n")
-    refused("a.txt", "texts, which the model was not trained on")
+    refused("a.txt", "the model was not trained on texts")
     (tmp_path / "a.csv").write_text("x\n1\n")
-    refused("a.csv", "a table, which the model was not trained on")
+    refused("a.csv", "the model was not trained on a table")
     with pytest.raises(ValueError, match="device is"):
         predict(digits, tmp_path / "wide.npz", device="tpu")
     with pytest.raises(DataError, match=r"model\.json"):

@@ -10,7 +10,8 @@ from paper.figures import paper_figure
 from paper.findings import Finding
 from reweigh import DM
 from reweigh.emphasis import unit_weighting
-from reweigh.lab.report import Group, Lines, group
+from reweigh.lab.figures import Lines
+from reweigh.lab.report import Group, group
 from reweigh.lab.spec import Run
 
 COLUMNS: dict[str, list[float | None]] = {

@@ -1,4 +1,4 @@
-"""A trained model on new inputs: the same reading, normalising and cropping as when it was evaluated in training.
+"""Predict with a trained model; inputs are read, normalised and cropped as for evaluation during training.
 
 predictions = predict("runs/.../model", "holiday-photos/")
 [predictions.class_names[k] for k in predictions.classes]
@@ -36,14 +36,14 @@ BATCH = 256
 
 
 class Predictions(NamedTuple):
-    """What a model says of N examples.
+    """The predictions for N examples.
 
     Attributes:
-        examples: N names: files relative to their folder, or rows counted from 1.
+        examples: N names: files relative to their folder, or row numbers from 1.
         classes: (N,) int64, the most probable class.
         probabilities: (N, C) float64.
         class_names: class id -> name.
-        empty: where a text is empty, such as "line 3": what is predicted there is what the model says of nothing.
+        empty: places of empty texts, such as "line 3"; their predictions are those for no words at all.
     """
 
     examples: tuple[str, ...]
@@ -54,7 +54,7 @@ class Predictions(NamedTuple):
 
     @property
     def p(self) -> NDArray[np.float64]:
-        """(N,), the probability of the predicted class."""
+        """(N,) probabilities of the predicted classes."""
         best: NDArray[np.float64] = self.probabilities.max(axis=1)
         return best
 
@@ -67,33 +67,33 @@ def predict(
     device: str = "auto",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Predictions:
-    """Classes and probabilities for what lies at `inputs`.
+    """Return classes and probabilities for `inputs`.
 
     Args:
-        model: the folder of a model.
+        model: directory of a model.
         inputs: a folder of images, at any depth, or one image; an `.npz` with one array of images or features; a
-            `.csv`, `.tsv` or `.parquet` table with the columns the model was trained on, in any order and among
-            others; for a model of texts also a `.txt` with one text per line. A text that is empty keeps its place,
-            and the result names it; empty lines at the end of a `.txt`, and in a table, are passed over. For a model
-            of a table, the features of an `.npz` are that table's numbers, column by column in the order of training:
-            they are standardised as the table's were.
-        which: the final model, or the best where it was kept.
-        device: where to compute; "auto" is a GPU where there is one.
+            `.csv`, `.tsv` or `.parquet` table with the columns of training, in any order and with others; for a model
+            of texts also a `.txt` with one text per line. Empty texts are predicted and listed in the result; empty
+            lines at the end of a `.txt`, and in a table, are skipped. For a model of a table, the features of an
+            `.npz` are its columns in the order of training, and are standardised like them.
+        which: the final model, or the best one if it was saved.
+        device: "auto" is a GPU if there is one.
         progress: called with (examples done, examples).
 
     Raises:
-        DataError: the model or an input cannot be read, or does not fit the model, or the model's training diverged;
-            the message says what.
+        DataError: the model or an input cannot be read, an input does not fit the model, or its training diverged.
     """
     net, card = load_model(model, which)
-    run = card.run or Run(data="inputs", net=card.net, weighting="CCE")  # says no more than the card does
-    place = device_of(replace(run, device=device))
+    run = card.run or Run(
+        data="inputs", net=card.net, weighting="CCE"
+    )  # stands in for an unknown run: only the net is used
+    target = device_of(replace(run, device=device))
     examples, part, empty = _read(Path(inputs), card, run)
     part = readable(Dataset("inputs", part, part, card.class_names), run).train
     _check_shape(Path(inputs), part, card)
     material = Material(Dataset("inputs", part, part, card.class_names), part, None, None, None, card.normalisation, "")
-    batches = batches_of(run, part, material, place, order=None)
-    net, autocast = net.to(place), autocast_of(run, place)
+    batches = batches_of(run, part, material, target, order=None)
+    net, autocast = net.to(target), autocast_of(run, target)
     rows: list[torch.Tensor] = []
     with torch.no_grad():
         for batch in batches.evaluation(BATCH):
@@ -102,15 +102,13 @@ def predict(
             rows.append(logits.double().softmax(1).cpu())
             progress(sum(map(len, rows)), len(part))
     probabilities = torch.cat(rows).numpy()
-    if not np.isfinite(probabilities).all():  # weights can be finite and yet too large
-        raise DataError(
-            f"{model}: its outputs are not finite: training diverged, or {inputs} has far too large numbers"
-        )
+    if not np.isfinite(probabilities).all():  # finite weights can still be too large
+        raise DataError(f"{model}: outputs are not finite: training diverged, or numbers in {inputs} are too large")
     return Predictions(examples, probabilities.argmax(axis=1), probabilities, card.class_names, empty)
 
 
 def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part, tuple[str, ...]]:
-    """The names of the examples, the examples, as a loader of training data would give them, and where texts lack."""
+    """Return the names of the examples, the examples as loaded for training, and the places of empty texts."""
     inputs: Inputs
     empty: tuple[str, ...] = ()
     suffix = path.suffix.lower()
@@ -131,7 +129,7 @@ def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part, tupl
 
 def _part(path: Path, inputs: Inputs) -> Part:
     if not len(inputs):
-        raise DataError(f"{path}: there is nothing to predict: no examples")
+        raise DataError(f"{path}: no examples to predict")
     try:
         return Part(inputs, np.zeros(len(inputs), dtype=np.int64))
     except DataError as error:
@@ -158,7 +156,7 @@ def _image_size(path: Path, card: Card, run: Run) -> tuple[int, int]:
 
 
 def _array(path: Path, card: Card) -> Inputs:
-    """The one array of inputs in a file; arrays of labels and class names beside it are passed over."""
+    """Return the only array of inputs in a file; arrays of labels and class names are ignored."""
     arrays = npz.read(path)
     known = {name for keys in npz.KEYS for name in (keys[0], keys[2])}
     found = [name for name in arrays if name in known] or [name for name in arrays if arrays[name].ndim > 1]
@@ -175,7 +173,7 @@ def _reads_text(run: Run) -> bool:
 
 
 def _texts(path: Path, run: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The texts, and the places of those that are empty."""
+    """Return the texts, and the places of empty ones."""
     if path.suffix.lower() == ".txt":
         texts = read_lines(path)
         empty = [f"line {i + 1}" for i, text in enumerate(texts) if not text.strip()]
@@ -185,15 +183,13 @@ def _texts(path: Path, run: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
         texts = table.texts(column)
         empty = [table.place(i) for i, text in enumerate(texts) if not text.strip()]
     if len(empty) == len(texts):
-        raise DataError(f"{path}: there is nothing to predict: all texts are empty")
+        raise DataError(f"{path}: nothing to predict: all texts are empty")
     return tuple(texts), tuple(empty)
 
 
 def _columns(path: Path, card: Card) -> NDArray[np.float32]:
     if card.columns is None or path.suffix.lower() == ".txt":
-        raise DataError(
-            f"{path}: {'texts' if path.suffix == '.txt' else 'a table'}, which the model was not trained on"
-        )
+        raise DataError(f"{path}: the model was not trained on {'texts' if path.suffix == '.txt' else 'a table'}")
     table = read(path)
     require_columns(table, *(column.name for column in card.columns))
     return standardise(np.column_stack([table.numbers(column.name) for column in card.columns]), card.columns)
@@ -204,6 +200,6 @@ def _check_shape(path: Path, part: Part, card: Card) -> None:
     if shape is not None and len(shape) == 3:
         shape = shape[2], shape[0], shape[1]
     if part.kind != card.kind or (shape is not None and shape != card.shape):
-        here = "x".join(map(str, shape or ()))
-        there = "x".join(map(str, card.shape))
-        raise DataError(f"{path}: {part.kind} {here}, but the model reads {card.kind} {there}")
+        found = "x".join(map(str, shape or ()))
+        expected = "x".join(map(str, card.shape))
+        raise DataError(f"{path}: {part.kind} {found}, but the model reads {card.kind} {expected}")

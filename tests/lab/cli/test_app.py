@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import sys
@@ -9,9 +8,6 @@ from pathlib import Path
 import pytest
 
 import reweigh as package
-from reweigh.errors import DataError, MissingExtraError
-from reweigh.lab.cli.failures import EndedError, verdict
-from reweigh.lab.record import RecordError
 
 COMMANDS = ("demo", "train", "resume", "runs", "show", "edf", "data", "predict")
 
@@ -46,7 +42,7 @@ def test_module_and_version() -> None:
     assert ended.stdout == f"reweigh {package.__version__}\n"
 
 
-def test_names_that_the_terminal_has_not_are_escaped(tmp_path: Path) -> None:
+def test_characters_that_the_terminal_cannot_show_are_escaped(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("a,label\n" + "1,caf\u00e9\n2,\u732b\n" * 5, encoding="utf-8")
     line = [sys.executable, "-m", "reweigh", "data", "info", str(table)]
@@ -69,9 +65,7 @@ def test_names_that_the_terminal_has_not_are_escaped(tmp_path: Path) -> None:
         ("data list | exec <&-", 0, "", ""),
     ],
 )
-def test_a_stream_that_is_closed_is_one_that_nobody_reads(
-    tmp_path: Path, line: str, code: int, stdout: str, stderr: str
-) -> None:
+def test_closed_streams_do_not_end_a_command(tmp_path: Path, line: str, code: int, stdout: str, stderr: str) -> None:
     line, stdout, stderr = (text.format(here=tmp_path) for text in (line, stdout, stderr))
     command = ["sh", "-c", f'"$0" -m reweigh {line}', sys.executable]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -85,7 +79,7 @@ def test_every_command_is_in_the_help(reweigh) -> None:
     assert "130 Ctrl-C" in " ".join(shown.split())
 
 
-def test_completion_is_there(reweigh) -> None:
+def test_completion_is_offered(reweigh) -> None:
     assert "--install-completion" in reweigh("--help").stdout
 
 
@@ -100,7 +94,7 @@ def test_completion_is_there(reweigh) -> None:
         (["show"], "Missing argument"),
     ],
 )
-def test_wrong_usage_is_2_and_names_what_was_meant(reweigh, line: list[str], hint: str) -> None:
+def test_wrong_usage_is_2_and_suggests_the_closest_name(reweigh, line: list[str], hint: str) -> None:
     ended = reweigh(*line)
     assert ended.code == 2
     assert hint in ended.stderr
@@ -114,42 +108,3 @@ def test_debug_anywhere_shows_the_traceback(reweigh, line: list[str]) -> None:
     assert "Traceback" in ended.stderr
     assert ended.stderr.splitlines()[-1].startswith("reweigh: no weighting is named 'DMM'; did you mean 'DM'?")
     assert "Traceback" not in reweigh("edf", "DMM").stderr
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "sentence"),
-    [
-        (EndedError(4, "stopped"), 4, "stopped"),
-        (KeyboardInterrupt(), 130, "stopped at once"),
-        (DataError("a.csv: empty"), 3, "a.csv: empty"),
-        (ValueError("lam is -1"), 2, "lam is -1"),
-        (MissingExtraError("no pyarrow"), 1, "no pyarrow"),
-        (RecordError("runs/a is finished"), 1, "runs/a is finished"),
-        (OSError(errno.ENOSPC, "No space left on device", "a/b"), 1, "a/b: No space left on device"),
-        (MemoryError("buffer"), 1, "not enough memory: buffer"),
-        *(
-            (RuntimeError(f"{said}\nframe #0"), 1, f"not enough memory; a smaller batch or net may do: {said}")
-            for said in (
-                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes.",
-                "CUDA error: out of memory",
-                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-            )
-        ),
-    ],
-)
-def test_what_errors_mean(error: BaseException, code: int, sentence: str) -> None:
-    assert verdict(error) == (code, sentence)
-
-
-@pytest.mark.parametrize("error", [BrokenPipeError(), RuntimeError("a bug"), AssertionError(), SystemExit(3)])
-def test_what_is_not_expected_keeps_its_traceback(error: BaseException) -> None:
-    assert verdict(error) is None
-
-
-def test_out_of_device_memory_is_a_sentence() -> None:
-    import torch
-
-    found = verdict(torch.OutOfMemoryError("tried to allocate 2 GiB"))
-    assert found is not None
-    assert found.code == 1
-    assert "smaller batch" in found.sentence

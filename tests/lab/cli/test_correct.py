@@ -18,7 +18,7 @@ from reweigh.labels import Suspects
 
 
 def listed(folder: Path) -> Suspects:
-    """The suspects of a run by an oracle: exactly the wrong labels, with the right ones suggested."""
+    """Return the suspects of a run by an oracle: exactly the wrong labels, with the true ones suggested."""
     material = gather(read_header(folder).run)
     given, clean = material.train.labels, material.clean
     assert clean is not None
@@ -40,7 +40,7 @@ def listed(folder: Path) -> Suspects:
 
 @pytest.fixture(scope="module")
 def finished(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of its own: retraining puts runs beside it."""
+    """A copy, because retraining adds runs to its folder."""
     return Path(shutil.copytree(finished, tmp_path_factory.mktemp("own") / finished.name))
 
 
@@ -64,16 +64,16 @@ def decisions(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_suggestions_are_applied_and_logged(reweigh, finished: Path, suspects: Path, tmp_path: Path) -> None:
     ended = reweigh("correct", finished, "--suspects", suspects, "-o", tmp_path / "new", "--json")
     assert ended.code == 0, ended.stderr
-    told = ended.json
+    result = ended.json
     material = gather(read_header(finished).run)
-    assert told["fixed"] == int((material.train.labels != material.clean).sum())
-    assert told["dropped"] == 0
-    assert told["kept"] is None
-    assert told["retrained"] is None
-    np.testing.assert_array_equal(np.load(told["labels"]), material.clean)
-    with Path(told["log"]).open(newline="") as file:
+    assert result["fixed"] == int((material.train.labels != material.clean).sum())
+    assert result["dropped"] == 0
+    assert result["kept"] is None
+    assert result["retrained"] is None
+    np.testing.assert_array_equal(np.load(result["labels"]), material.clean)
+    with Path(result["log"]).open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == told["fixed"]
+    assert len(rows) == result["fixed"]
     assert all(row["before"] != row["after"] and "by an oracle" in row["why"] for row in rows)
 
 
@@ -85,7 +85,7 @@ def test_a_threshold_and_dropping(reweigh, finished: Path, suspects: Path, tmp_p
     assert len(np.load(dropped["labels"])) == 1200 - dropped["dropped"] == np.load(dropped["kept"]).sum()
 
 
-def test_the_line_that_is_printed_trains_on_the_correction(
+def test_the_printed_command_trains_on_the_corrected_labels(
     reweigh, finished: Path, decisions: Path, tmp_path: Path, tiny: list[str]
 ) -> None:
     ended = reweigh("correct", finished, "--decisions", decisions, "-o", tmp_path / "new")
@@ -113,11 +113,11 @@ def test_retraining_reports_both_models(reweigh, finished: Path, suspects: Path,
         "training examples",
         "wrong labels",
     ]
-    told: dict[str, Any] = reweigh(*line, "--json").json["retrained"]
-    assert told["before"]["final"] == json.loads((finished / "result.json").read_text())["final"]["test_accuracy"]
-    assert told["after"]["wrong_labels"] == 0
-    assert told["runs"]["before"] == finished.name
-    assert (finished.parent / told["runs"]["after"] / "result.json").exists()
+    result: dict[str, Any] = reweigh(*line, "--json").json["retrained"]
+    assert result["before"]["final"] == json.loads((finished / "result.json").read_text())["final"]["test_accuracy"]
+    assert result["after"]["wrong_labels"] == 0
+    assert result["runs"]["before"] == finished.name
+    assert (finished.parent / result["runs"]["after"] / "result.json").exists()
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_data_are_corrected_as_suspects_reads_them(reweigh, table: Path, tmp_path: Path) -> None:
+def test_data_are_read_as_by_suspects(reweigh, table: Path, tmp_path: Path) -> None:
     options = ["--label-column", "verdict", "--iterations", 30, "--evaluate-every", 10, "--device", "cpu"]
     places = ["--runs", tmp_path / "runs", "--json"]
     before = table.read_bytes()
@@ -141,40 +141,40 @@ def test_data_are_corrected_as_suspects_reads_them(reweigh, table: Path, tmp_pat
     line = ["correct", table, *options, *places, "--suspects", tmp_path / "suspects.csv", "-o", tmp_path / "new"]
     ended = reweigh(*line, "--threshold", 0.5, "--drop", "--retrain")
     assert ended.code == 0, ended.stderr
-    told = ended.json
-    assert told["examples"] == 160  # a fifth is the noisy hold-out
-    assert told["retrained"]["runs"]["before"] == Path(found.json["run"]).name
-    assert told["retrained"]["after"]["examples"] == 160 - told["dropped"] < 160
-    assert told["retrained"]["before"]["holdout"] == "noisy hold-out"
-    assert told["retrained"]["before"]["wrong_labels"] is None  # nobody knows
-    assert told["retrained"]["after"]["wrong_labels"] is None
-    after = tmp_path / "runs" / told["retrained"]["runs"]["after"]
-    assert "intact_accuracy" not in read_rows(after)[-1]  # the labels from before are not the truth
-    assert told["options"]["label_column"] == "verdict"
+    result = ended.json
+    assert result["examples"] == 160  # a fifth is the noisy hold-out
+    assert result["retrained"]["runs"]["before"] == Path(found.json["run"]).name
+    assert result["retrained"]["after"]["examples"] == 160 - result["dropped"] < 160
+    assert result["retrained"]["before"]["holdout"] == "noisy hold-out"
+    assert result["retrained"]["before"]["wrong_labels"] is None  # unknown
+    assert result["retrained"]["after"]["wrong_labels"] is None
+    after = tmp_path / "runs" / result["retrained"]["runs"]["after"]
+    assert "intact_accuracy" not in read_rows(after)[-1]  # the labels before correction are not the true ones
+    assert result["options"]["label_column"] == "verdict"
     assert table.read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "message"),
     [
         ([], 2, "give either --suspects FILE or --decisions FILE"),
         (["--suspects", "s.csv", "--decisions", "d.csv"], 2, "give either --suspects FILE or --decisions FILE"),
-        (["--decisions", "d.csv", "--drop"], 2, "--threshold, --sure and --drop go with --suspects"),
+        (["--decisions", "d.csv", "--drop"], 2, "--threshold, --sure and --drop require --suspects"),
         (["--decisions", "d.csv"], 3, "d.csv: no such file"),
-        (["--decisions", "d.csv", "--lr", "0.1"], 2, "--lr has no effect on a run that is there"),
+        (["--decisions", "d.csv", "--lr", "0.1"], 2, "--lr cannot be changed for an existing run"),
     ],
 )
-def test_one_sentence_for_what_is_wrong(reweigh, finished: Path, tmp_path: Path, options, code: int, told: str) -> None:
+def test_wrong_input_is_one_message(reweigh, finished: Path, tmp_path: Path, options, code: int, message: str) -> None:
     ended = reweigh("correct", finished, "-o", tmp_path / "new", *options)
     assert ended.code == code
-    assert told in ended.stderr
+    assert message in ended.stderr
     assert not (tmp_path / "new").exists()
 
 
 def test_suspects_of_other_labels_are_refused(reweigh, finished: Path, suspects: Path, tmp_path: Path) -> None:
     ended = reweigh("correct", "digits", "--suspects", suspects, "-o", tmp_path / "new", "--iterations", 10)
     assert ended.code == 3
-    assert "but the data say" in ended.stderr
+    assert "; other data?" in ended.stderr
     ended = reweigh("correct", "nothing", "--suspects", suspects, "-o", tmp_path / "new")
     assert ended.code == 3
     assert "nothing: no such run" in ended.stderr

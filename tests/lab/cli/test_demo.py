@@ -11,9 +11,9 @@ from reweigh.lab.cli import demo
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = demo.demo_run
+    full_run = demo.demo_run
     monkeypatch.setattr(
-        demo, "demo_run", lambda weighting, seed: replace(whole(weighting, seed), iterations=10, evaluate_every=10)
+        demo, "demo_run", lambda weighting, seed: replace(full_run(weighting, seed), iterations=10, evaluate_every=10)
     )
 
 
@@ -33,15 +33,15 @@ def test_table_and_figures(reweigh, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def missing(module: str, extra: str) -> None:
         raise MissingExtraError(f"{module} is not installed")
 
-    monkeypatch.setattr("reweigh.lab.figures.png.require", missing)
+    monkeypatch.setattr("reweigh.lab.figures.draw_curves.require", missing)
     again = reweigh("demo", "--seeds", "2", "-o", tmp_path / "out", "--json")  # nothing is trained twice
-    assert "no emphasis.png" in again.stderr
+    assert "emphasis.png not written" in again.stderr
     assert again.json["figures"] == [str(tmp_path / "out" / "emphasis.svg")]
     assert set(again.json["accuracy"]) == set(demo.WEIGHTINGS)
     assert len(again.json["accuracy"]["CCE"]["final"]) == 2
 
 
-def test_all_methods_are_treated_alike() -> None:
+def test_runs_differ_only_in_their_weighting() -> None:
     runs = [demo.demo_run(weighting, 0).to_mapping() for weighting in demo.WEIGHTINGS]
     for run in runs:
         run.pop("weighting")

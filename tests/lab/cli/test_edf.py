@@ -37,16 +37,16 @@ def test_files(reweigh, tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (["DMM(1, 2)"], "did you mean 'DM'"),
-        (["DM(0.5, linear(2, 16))"], "in place of schedules"),
+        (["DM(0.5, linear(2, 16))"], "a schedule has no single curve"),
         (["DM(-1, 2)"], "lam must be"),
         (["CCE", "--taper", "-1"], "taper"),
         (["CCE", "-o", "curve.pdf"], "ends in .svg or .png"),
     ],
 )
-def test_wrong_words(reweigh, line: list[str], told: str) -> None:
+def test_wrong_options(reweigh, line: list[str], message: str) -> None:
     ended = reweigh("edf", *line)
     assert ended.code == 2
-    assert told in ended.stderr
+    assert message in ended.stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reweigh.lab.cli.options import FOR_DATA, FOR_DATA_TAUGHT
+from reweigh.lab.cli.options import SUSPECTS_DEFAULTS, SUSPECTS_LOSS
 from reweigh.lab.cli.train import make_run, train
 from reweigh.lab.search.plan import HELD_OUT
 from reweigh.lab.spec import Run, describe
@@ -30,7 +30,7 @@ def test_options_arrive_as_fields(monkeypatch: pytest.MonkeyPatch, reweigh) -> N
         seen.append(run)
         raise ValueError("far enough")
 
-    monkeypatch.setattr("reweigh.lab.cli.train.carry_out_alone", refuse)
+    monkeypatch.setattr("reweigh.lab.cli.train.run_one", refuse)
     line = ["train", "--data", "digits", "--net", "mlp-8", "--weighting", "DM(.5, 8)", "--optimiser", "adam"]
     more = ["--betas", "0.5", "0.9", "--taper", "1e-6", "--deterministic", "--seed", "3", "--evaluate-every", "7"]
     assert reweigh(*line, *more).code == 2
@@ -50,7 +50,7 @@ def test_options_arrive_as_fields(monkeypatch: pytest.MonkeyPatch, reweigh) -> N
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"data": "digits"}, "a run needs 'net'"),
         (BASE | {"optimiser": "adm"}, "did you mean 'adam'"),
@@ -59,8 +59,8 @@ def test_options_arrive_as_fields(monkeypatch: pytest.MonkeyPatch, reweigh) -> N
         (BASE | {"betas": (1.0, 2.0)}, "betas is 1.0"),
     ],
 )
-def test_a_wrong_run_is_a_value_error(fields: dict[str, object], told: str) -> None:
-    with pytest.raises(ValueError, match=told.replace("(", r"\(")):
+def test_a_wrong_run_is_a_value_error(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         make_run(fields)
 
 
@@ -76,29 +76,29 @@ def words(shown: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["suspects", "correct"])
-def test_commands_on_data_tell_their_own_defaults(reweigh, command: str) -> None:
+def test_commands_on_data_show_their_own_defaults(reweigh, command: str) -> None:
     shown = words(reweigh(command, "--help").stdout)
     assert "required" not in shown.partition("Data and noise")[2]
-    assert f"Taught by ({FOR_DATA_TAUGHT})" in shown
-    for default in FOR_DATA.values():
+    assert f"Loss or method ({SUSPECTS_LOSS})" in shown
+    for default in SUSPECTS_DEFAULTS.values():
         assert f"({default})" in shown
 
 
-def test_the_defaults_told_are_those_of_a_run_on_data(tmp_path: Path) -> None:
+def test_the_defaults_shown_are_those_of_a_run_on_data(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("x,label\n" + "".join(f"{x},{'no' if x % 5 else 'yes'}\n" for x in range(40)))
     labels = np.arange(8) % 2
     np.savez(tmp_path / "mine.npz", x_train=np.zeros((8, 8, 8, 3), np.uint8), y_train=labels)
     numbers = {"iterations": "800", "evaluate_every": "tenth", "record_p": "on", "record_margins": "on"}
-    told = {"weighting": FOR_DATA_TAUGHT, **FOR_DATA}
+    shown = {"weighting": SUSPECTS_LOSS, **SUSPECTS_DEFAULTS}
     for name in ("mine.csv", "mine.npz"):
         made = default_run(str(tmp_path / name))
         for field, value in made.to_mapping().items():
             if field != "data":
-                assert numbers.get(field, str(value)) in told[field]
+                assert numbers.get(field, str(value)) in shown[field]
         assert (made.iterations, made.evaluate_every) == (800, 80)
 
 
-def test_search_tells_its_own_defaults(reweigh) -> None:
+def test_search_shows_its_own_defaults(reweigh) -> None:
     shown = words(reweigh("search", "--help").stdout)
-    assert f"({HELD_OUT}, or none beside --trusted)" in shown
-    assert "Taught by (one of --weighting, --loss, --method, or the space)" in shown
+    assert f"({HELD_OUT}, or none with --trusted)" in shown
+    assert "Loss or method (one of --weighting, --loss, --method, or the space)" in shown

@@ -25,8 +25,8 @@ def test_csv_on_standard_output_and_in_a_file(reweigh, finished: Path, inputs: P
     assert len(rows) == 25
     assert rows[0].keys() == {"example", "class", "p"}
     assert all(row["class"] in "0123456789" and 0.1 <= float(row["p"]) <= 1 for row in rows)
-    told = reweigh("predict", finished / "model", inputs, "-o", tmp_path / "out.csv")
-    assert told.stdout == f"{tmp_path / 'out.csv'}: 25 predictions\n"
+    written = reweigh("predict", finished / "model", inputs, "-o", tmp_path / "out.csv")
+    assert written.stdout == f"{tmp_path / 'out.csv'}: 25 predictions\n"
     assert (tmp_path / "out.csv").read_text() == ended.stdout
 
 
@@ -47,16 +47,16 @@ def test_a_terminal_gets_a_table(reweigh, finished: Path, inputs: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("model", "inputs", "told"),
+    ("model", "inputs", "message"),
     [("nothing", "x.npz", "nothing: no such run"), ("finished", "x.npz", "x.npz: no such file")],
 )
-def test_one_sentence_for_what_is_wrong(reweigh, finished: Path, model: str, inputs: str, told: str) -> None:
+def test_wrong_input_is_one_message(reweigh, finished: Path, model: str, inputs: str, message: str) -> None:
     ended = reweigh("predict", finished if model == "finished" else model, inputs)
     assert ended.code == 3
-    assert told in ended.stderr
+    assert message in ended.stderr
 
 
-def test_empty_texts_are_told_of(reweigh, tmp_path: Path) -> None:
+def test_empty_texts_are_listed(reweigh, tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("words,label\n" + "a fine film,pos\na dull film,neg\n" * 10)
     small = ["--net", "linear", "--weighting", "CCE", "--iterations", 4, "--device", "cpu", "--json"]
     line = ["train", "--data", tmp_path / "train.csv", "--text-column", "words", *small, "--runs", tmp_path / "runs"]
@@ -66,8 +66,7 @@ def test_empty_texts_are_told_of(reweigh, tmp_path: Path) -> None:
     assert len(ended.stdout.splitlines()) == 1 + 14
     lines = ", ".join(f"line {k}" for k in range(2, 12))
     assert ended.stderr == (
-        f"{tmp_path / 'new.txt'}: the text is empty: {lines} and 2 more; predicted there is what the model says of "
-        "nothing\n"
+        f"{tmp_path / 'new.txt'}: empty texts: {lines} and 2 more; their predictions are those for no words at all\n"
     )
     assert reweigh("predict", run, tmp_path / "new.txt", "--json").json["empty"] == [f"line {k}" for k in range(2, 14)]
 

@@ -20,7 +20,7 @@ def halfway(finished: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_resume_ends_as_if_nothing_had_happened(reweigh, halfway: Path, finished: Path) -> None:
+def test_resume_gives_identical_rows(reweigh, halfway: Path, finished: Path) -> None:
     ended = reweigh("resume", halfway)
     assert ended.code == 0
     assert ended.stdout.splitlines()[0] == str(halfway)
@@ -32,7 +32,7 @@ def test_resume_by_hash(reweigh, halfway: Path) -> None:
     assert (halfway / "result.json").is_file()
 
 
-def test_resume_all_goes_on_past_what_is_broken(reweigh, halfway: Path) -> None:
+def test_resume_all_continues_after_a_broken_run(reweigh, halfway: Path) -> None:
     root = halfway.parent
     (root / "broken").mkdir()
     (root / "broken" / "run.json").write_text("{")
@@ -46,7 +46,7 @@ def test_resume_all_goes_on_past_what_is_broken(reweigh, halfway: Path) -> None:
     assert (ended.code, ended.stdout) == (0, f"nothing to resume in {root}\n")
 
 
-def test_what_says_where_may_change(reweigh, halfway: Path) -> None:
+def test_execution_fields_may_change(reweigh, halfway: Path) -> None:
     ended = reweigh("resume", halfway, "--device", "cuda:99")
     assert ended.code == 2
     assert "cuda:99" in ended.stderr
@@ -54,7 +54,7 @@ def test_what_says_where_may_change(reweigh, halfway: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "told"),
+    ("line", "code", "message"),
     [
         ([], 2, "either a run or --all"),
         (["x", "--all", "y"], 2, "either a run or --all"),
@@ -62,14 +62,14 @@ def test_what_says_where_may_change(reweigh, halfway: Path) -> None:
         (["--all", "nowhere"], 3, "nowhere: no such folder"),
     ],
 )
-def test_wrong_words(reweigh, line: list[str], code: int, told: str) -> None:
+def test_wrong_options(reweigh, line: list[str], code: int, message: str) -> None:
     ended = reweigh("resume", *line)
     assert ended.code == code
-    assert told in ended.stderr
+    assert message in ended.stderr
 
 
 def test_a_renamed_folder_is_refused(reweigh, halfway: Path) -> None:
     other = halfway.rename(halfway.with_name("other"))
     ended = reweigh("resume", other)
     assert ended.code == 3
-    assert f"its run is called {halfway.name}" in ended.stderr
+    assert f"rename it back to {halfway.name}" in ended.stderr

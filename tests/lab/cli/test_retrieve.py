@@ -16,7 +16,7 @@ REST = ["--batch-size", "8", "--device", "cpu"]
 
 @pytest.fixture(scope="session")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four persons to learn and three to find, each before two cameras; a person is a colour."""
+    """Four persons for training and three for testing, each seen by two cameras; a person is a colour."""
     root, draws = tmp_path_factory.mktemp("people"), np.random.default_rng(0)
     for part, ids in (("train", (1, 3, 5, 7)), ("query", (2, 4, 6)), ("gallery", (2, 4, 6))):
         for person in ids:
@@ -61,10 +61,10 @@ def test_scores_page_and_table(call: Any, trained: Any, tmp_path: Path) -> None:
     assert all(row["matches"] == "1" for row in rows)
     assert [row["tracklet_name"] for row in rows] == ["query/2/1/1", "query/4/1/1", "query/6/1/1"]
     assert all(row["nearest_tracklet_name"].split("/")[1] == row["nearest_person_name"] for row in rows)
-    told = call(run, "--json").json
-    assert (told["queries"], told["matched"], told["gallery"]) == (3, 3, 6)
-    assert f"{100 * told['mAP']:.2f}" in ended.stdout
-    assert told["mAP"] == pytest.approx(np.mean([float(row["ap"]) for row in rows]), abs=1e-5)
+    found = call(run, "--json").json
+    assert (found["queries"], found["matched"], found["gallery"]) == (3, 3, 6)
+    assert f"{100 * found['mAP']:.2f}" in ended.stdout
+    assert found["mAP"] == pytest.approx(np.mean([float(row["ap"]) for row in rows]), abs=1e-5)
     html = page.read_text(encoding="utf-8")
     assert "resnet10-thin" in html
     assert str(tmp_path) not in html
@@ -104,10 +104,10 @@ def test_other_methods_of_video(call: Any, trained: Any) -> None:
         assert 0 <= found.json["mAP"] <= 1
 
 
-def test_one_sentence_for_what_is_wrong(call: Any, trained: Any, finished: Path, people: Path, tmp_path: Path) -> None:
+def test_wrong_input_is_one_message(call: Any, trained: Any, finished: Path, people: Path, tmp_path: Path) -> None:
     run = trained("--weighting", "CCE")
-    for words, code, sentence in (
-        ((finished,), 3, "was not trained on tracklets; say with --data what to search"),
+    for words, code, message in (
+        ((finished,), 3, "not trained on tracklets; set --data"),
         ((finished, "--data", people), 3, "the model reads"),
         ((run, "--data", tmp_path / "nothing"), 3, "nothing: no such folder or table"),
         ((run, "--data", f"mars:{tmp_path}"), 3, "neither info/ nor bbox_train/"),
@@ -116,7 +116,7 @@ def test_one_sentence_for_what_is_wrong(call: Any, trained: Any, finished: Path,
     ):
         ended = call(*words)
         assert ended.code == code, ended.stderr
-        assert sentence in ended.stderr
+        assert message in ended.stderr
 
 
 def test_a_query_without_a_match_and_a_missing_frame(call: Any, trained: Any, tmp_path: Path, people: Path) -> None:
@@ -160,7 +160,7 @@ def test_tracklets_are_not_written_over(call: Any, trained: Any, tmp_path: Path)
     table.write_text("path,person,camera,tracklet,part\n")
     ended = call(trained("--weighting", "CCE"), "--data", table, "-o", table)
     assert ended.code == 2
-    assert "which is read by this command" in ended.stderr
+    assert "which is an input of this command" in ended.stderr
 
 
 @pytest.mark.slow
@@ -184,8 +184,8 @@ def test_real_frames(reweigh: Callable[..., Any], call: Any, tmp_path: Path) -> 
     ]
     ended = reweigh("train", *words, "--runs", tmp_path, "--json")
     assert ended.code == 0, ended.stderr
-    told = call(ended.json["folder"], "--page", tmp_path / "page.html", "--json").json
-    assert (told["queries"], told["matched"], told["gallery"]) == (32, 32, 64)
+    found = call(ended.json["folder"], "--page", tmp_path / "page.html", "--json").json
+    assert (found["queries"], found["matched"], found["gallery"]) == (32, 32, 64)
     assert (tmp_path / "page.html").stat().st_size < 1_000_000
-    told = call(ended.json["folder"], "--rule", "python", "--json").json
-    assert (told["queries"], told["matched"], told["gallery"]) == (32, 23, 32)
+    found = call(ended.json["folder"], "--rule", "python", "--json").json
+    assert (found["queries"], found["matched"], found["gallery"]) == (32, 23, 32)

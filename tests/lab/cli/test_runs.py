@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from reweigh.errors import DataError
-from reweigh.lab.cli.find import find_model, find_run
-
 
 def test_listing(reweigh, finished: Path) -> None:
     ended = reweigh("runs", finished.parent)
@@ -29,9 +26,9 @@ def test_a_noisy_hold_out_is_not_listed_as_a_test(reweigh, finished: Path, tmp_p
     (tmp_path / "mine.csv").write_text("x,label\n" + rows)
     line = ["train", "--net", "mlp-8", "--weighting", "CCE", "--iterations", 2, "--device", "cpu"]
     assert reweigh(*line, "--data", tmp_path / "mine.csv", "--runs", tmp_path / "runs").code == 0
-    for root, told in ((tmp_path / "runs", "noisy hold-out"), (finished.parent, "test")):
+    for root, holdout in ((tmp_path / "runs", "noisy hold-out"), (finished.parent, "test")):
         header, row = reweigh("runs", root).stdout.splitlines()
-        assert row[header.index("tested on") : header.index("seed")].strip() == told
+        assert row[header.index("tested on") : header.index("seed")].strip() == holdout
 
 
 def test_a_diverged_run_is_not_listed_as_any_other(reweigh, tiny: list[str], tmp_path: Path) -> None:
@@ -68,7 +65,7 @@ def test_pack_and_unpack(reweigh, finished: Path, tmp_path: Path, suffix: str) -
     copy = tmp_path / "there" / finished.name
     for path in ("run.json", "rows.jsonl", "result.json", "model/model.safetensors"):
         assert (copy / path).read_bytes() == (finished / path).read_bytes()
-    assert "0 runs added, 1 were there already" in reweigh("runs", "unpack", archive, tmp_path / "there").stdout
+    assert "0 runs added, 1 already existed" in reweigh("runs", "unpack", archive, tmp_path / "there").stdout
 
 
 def test_packing_some(reweigh, finished: Path, tmp_path: Path) -> None:
@@ -93,35 +90,9 @@ def test_packing_all_leaves_broken_runs_out(reweigh, finished: Path, tmp_path: P
     assert ended.code == 0
     assert f"left out: {root / 'bad' / 'run.json'}: not JSON" in ended.stderr
     assert "1 runs" in ended.stdout
-    told = reweigh(*line, "--json").json
-    assert told["runs"] == [finished.name]
-    assert [problem.partition(": ")[0] for problem in told["left_out"]] == [str(root / "bad" / "run.json")]
+    packed = reweigh(*line, "--json").json
+    assert packed["runs"] == [finished.name]
+    assert [problem.partition(": ")[0] for problem in packed["left_out"]] == [str(root / "bad" / "run.json")]
     archive.unlink()
-    assert reweigh("runs", "pack", archive, root / "bad", finished).code == 3  # it was asked for by name
+    assert reweigh("runs", "pack", archive, root / "bad", finished).code == 3  # named explicitly
     assert not archive.exists()
-
-
-def test_a_run_has_several_names(finished: Path, tmp_path: Path) -> None:
-    root = finished.parent
-    assert find_run(str(finished), tmp_path) == finished
-    assert find_run(finished.name, root) == finished
-    assert find_run(finished.name[-12:-8], root) == finished
-    assert find_model(str(finished / "model"), tmp_path) == finished / "model"
-    assert find_model(finished.name[-12:], root) == finished / "model"
-    with pytest.raises(DataError, match=r"no run\.json"):
-        find_run(str(tmp_path), root)
-    with pytest.raises(DataError, match="no such run"):
-        find_run("nothing", root)
-
-
-def test_an_ambiguous_hash_is_refused(tmp_path: Path) -> None:
-    for name in ("a-s0-12ab", "b-s0-12cd"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "run.json").write_text("")
-    with pytest.raises(ValueError, match="2 runs"):
-        find_run("12", tmp_path)
-    with pytest.raises(DataError, match="no model yet"):
-        find_model("12a", tmp_path)
-    (tmp_path / "a-s0-12ab" / "result.json").write_text("{}")
-    with pytest.raises(DataError, match="a-s0-12ab: is finished, but its model is gone; remove the run"):
-        find_model("12a", tmp_path)

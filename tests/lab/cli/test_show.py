@@ -9,10 +9,10 @@ from reweigh.lab.cli.terminal import console
 from reweigh.lab.record import read_rows
 
 
-def test_a_run_is_shown_whole(reweigh, finished: Path) -> None:
+def test_a_run_is_shown_in_detail(reweigh, finished: Path) -> None:
     ended = reweigh("show", finished)
     assert ended.code == 0
-    for word in ("weighting", "GCE(0.7)", "measured noise", "data hash", "torch", "corrupted", "over time", "final"):
+    for word in ("weighting", "GCE(0.7)", "measured noise", "data hash", "torch", "given labels", "over time", "final"):
         assert word in ended.stdout
     assert "█" in ended.stdout
 
@@ -24,11 +24,11 @@ def test_json(reweigh, finished: Path) -> None:
     assert shown["result"] == json.loads((finished / "result.json").read_text())
 
 
-def test_an_unfinished_run_says_how_to_go_on(reweigh, finished: Path, tmp_path: Path) -> None:
+def test_an_unfinished_run_shows_how_to_resume(reweigh, finished: Path, tmp_path: Path) -> None:
     folder = tmp_path / finished.name
     shutil.copytree(finished, folder)
     (folder / "result.json").unlink()
-    assert f"to go on: reweigh resume {folder}" in reweigh("show", folder).stdout
+    assert f"to resume: reweigh resume {folder}" in reweigh("show", folder).stdout
     (folder / "rows.jsonl").unlink()
     assert reweigh("show", folder).code == 0
 

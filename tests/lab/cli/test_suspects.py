@@ -34,9 +34,10 @@ def test_data_are_trained_on_and_the_worst_are_shown(reweigh, recorded: Path) ->
     shown = ended.stdout.splitlines()
     assert shown[1].split() == ["example", "given", "suggested", "issue", "index", "score"]
     assert len(shown) == 2 + 10 + 4
-    assert shown[-2].startswith("more than half"), "a net that has learnt next to nothing is told apart"
-    assert "of 1,200 labels called wrong, by 1 - mean pairwise p against the strongest other class over 4" in shown[-4]
-    assert "estimated share of wrong labels: " in shown[-3]
+    assert shown[-2].startswith("more than half"), "a net that has learnt next to nothing is reported"
+    assert "of 1,200 labels are suspects; scored by 1 - mean" in shown[-4]
+    assert "against the strongest other class over 4" in shown[-4]
+    assert "estimated noise rate: " in shown[-3]
     assert "95 % interval" in shown[-3]
     assert "AUROC 0." in shown[-1]
 
@@ -71,17 +72,15 @@ def test_out_of_fold_and_threshold_samples_train_more(reweigh, recorded: Path, t
     assert len(list((tmp_path / "runs").glob("digits-*"))) == 1 + 2 + 2
 
 
-def test_a_file_is_told_of(reweigh, recorded: Path, tmp_path: Path) -> None:
+def test_written_files_are_listed(reweigh, recorded: Path, tmp_path: Path) -> None:
     (folder,) = recorded.glob("digits-*")
     ended = reweigh("suspects", folder, "-o", tmp_path / "s.csv", "--page", tmp_path / "s.html")
-    assert ended.stdout.splitlines()[-2] == f"{tmp_path / 's.csv'}: 1200 examples, the most suspicious first"
-    assert ended.stdout.splitlines()[-1].startswith(f"{tmp_path / 's.html'}: look at the worst of them")
+    assert ended.stdout.splitlines()[-2] == f"{tmp_path / 's.csv'}: 1200 examples, most suspicious first"
+    assert ended.stdout.splitlines()[-1].startswith(f"{tmp_path / 's.html'}: review the most suspicious examples")
     assert (tmp_path / "s.html").read_text().startswith("<!doctype html>")
 
 
-def test_the_command_that_is_told_can_be_given(
-    reweigh, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_printed_command_works(reweigh, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(recorded, tmp_path / "all runs")
     (folder,) = (tmp_path / "all runs").glob("digits-*")
     ended = reweigh("suspects", folder, "-o", tmp_path / "s.csv", "--page", tmp_path / "s.html")
@@ -89,7 +88,7 @@ def test_the_command_that_is_told_can_be_given(
     index, given = int(worst.index[0]), int(worst.given[0])
     monkeypatch.chdir(tmp_path)
     write_decisions(Path("decisions.csv"), [Decision(index, given, "drop", given)], worst.class_names)
-    program, *words = shlex.split(ended.stdout.splitlines()[-1].partition("then: ")[2])
+    program, *words = shlex.split(ended.stdout.splitlines()[-1].partition("then run: ")[2])
     assert program == "reweigh"
     assert (done := reweigh(*words)).code == 0, done.stderr
     assert len((tmp_path / "corrected" / "changes.csv").read_text().splitlines()) == 2
@@ -106,9 +105,9 @@ def test_tracklets_by_their_folder(reweigh, tmp_path: Path) -> None:
     assert {Path(worst["source"]).parents[2].name for worst in ended.json["worst"]} == {"a", "b"}
 
 
-def test_what_is_held_out_is_not_judged(reweigh, recorded: Path, tmp_path: Path) -> None:
+def test_held_out_examples_are_not_scored(reweigh, recorded: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(20)))
-    told = "not judged: the part of the data that was held out to test the model"
+    note = "not scored: the examples held out to test the model"
     small = (
         "--net",
         "linear",
@@ -122,16 +121,16 @@ def test_what_is_held_out_is_not_judged(reweigh, recorded: Path, tmp_path: Path)
         tmp_path / "runs",
     )
     ended = reweigh("suspects", tmp_path / "mine.csv", *small)
-    assert " of 16 labels called wrong, by" in ended.stdout
-    assert told in ended.stdout.splitlines()
-    assert told not in reweigh("suspects", recorded).stdout
+    assert " of 16 labels are suspects; scored by" in ended.stdout
+    assert note in ended.stdout.splitlines()
+    assert note not in reweigh("suspects", recorded).stdout
 
 
 @pytest.fixture(params=["csv", "texts", "npz", "folder"])
 def elsewhere(
     reweigh, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, list[str]]:
-    """A run that was trained on a relative path below `there`, and its data, seen from beside it."""
+    """A run trained on a relative path in `there`, and its data, from the parent directory."""
     there, options = tmp_path / "there", []
     there.mkdir()
     names = "ab"
@@ -159,7 +158,7 @@ def test_a_run_from_another_directory(reweigh, elsewhere: tuple[Path, list[str]]
     folder, _ = elsewhere
     ended = reweigh("suspects", folder)
     assert ended.code == 3
-    assert "--data-root says where a relative path begins" in ended.stderr
+    assert "set --data-root to the directory that the relative path starts from" in ended.stderr
     root = ["--data-root", "there"]
     ended = reweigh("suspects", folder, *root, "-o", "there/s.csv", "--page", "s.html")
     assert ended.code == 0, ended.stderr
@@ -181,32 +180,32 @@ def test_data_from_another_directory(reweigh, elsewhere: tuple[Path, list[str]])
     assert ended.code == 0, ended.stderr
 
 
-def test_nothing_is_said_of_wrong_labels_where_there_are_none(reweigh, tmp_path: Path) -> None:
+def test_undefined_measures_are_left_out_where_no_label_is_wrong(reweigh, tmp_path: Path) -> None:
     line = ["suspects", "digits", *SMALL, "--noise", "symmetric", "--rate", "0", "--runs", tmp_path / "runs"]
     ended = reweigh(*line)
     assert ended.code == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1] == "in truth no label is wrong"
+    assert ended.stdout.splitlines()[-1] == "true noise rate: 0.0%"
     truth = reweigh(*line, "--json").json["truth"]
     assert (truth["rate"], truth["auroc"], truth["average_precision"], truth["recall"]) == (0, None, None, None)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
-        (["nothing"], 3, "nothing: no such run, neither as a folder nor by name or hash"),
-        (["nothing"], 3, "nor is it data: a name of reweigh data list, a folder, or a file"),
-        (["RUN", "--net", "linear"], 2, "--net has no effect on a run that is there"),
+        (["nothing"], 3, "nothing: no such run: not a folder, nor a name or hash"),
+        (["nothing"], 3, "nor data: a name from reweigh data list, a folder, or a file"),
+        (["RUN", "--net", "linear"], 2, "--net cannot be changed for an existing run"),
         (["RUN", "--method", "best"], 2, "--method is 'best'; expected one of auto, final-p"),
         (["RUN", "--method", "duel", "--folds", "3"], 2, "method is 'duel'; folds require final-p or mixture"),
         (["digits", "--net", "resnet65"], 2, "no net is called 'resnet65'"),
         (["digits", "--lr", "0"], 2, "lr is 0.0; expected a number in (0"),
     ],
 )
-def test_one_sentence_for_what_is_wrong(
-    reweigh, recorded: Path, arguments: list[str], code: int, told: str, tmp_path: Path
+def test_wrong_input_is_one_message(
+    reweigh, recorded: Path, arguments: list[str], code: int, message: str, tmp_path: Path
 ) -> None:
     (folder,) = recorded.glob("digits-*")
     line = [str(folder) if argument == "RUN" else argument for argument in arguments]
     ended = reweigh("suspects", *line, "--runs", tmp_path)
     assert ended.code == code
-    assert told in ended.stderr
+    assert message in ended.stderr

@@ -10,7 +10,7 @@ from PIL import Image
 QUICK = ["--weighting", "CCE", "--iterations", "20", "--evaluate-every", "20", "--device", "cpu"]
 
 
-def test_a_run_gives_a_folder_and_a_table(reweigh, tiny: list[str], tmp_path: Path) -> None:
+def test_a_run_prints_its_folder_and_a_table(reweigh, tiny: list[str], tmp_path: Path) -> None:
     line = ["train", *tiny, "--weighting", "DM(lam=0.5, beta=8)", "--runs", tmp_path]
     ended = reweigh(*line)
     assert ended.code == 0
@@ -27,12 +27,12 @@ def test_a_run_gives_a_folder_and_a_table(reweigh, tiny: list[str], tmp_path: Pa
     before = (folder / "rows.jsonl").read_bytes()
     again = reweigh(*line)
     assert again.code == 0
-    assert "done already" in again.stderr
+    assert "already done" in again.stderr
     assert again.stdout == ended.stdout
     assert (folder / "rows.jsonl").read_bytes() == before
 
 
-def test_a_run_that_is_done_is_not_that_of_other_data(reweigh, tmp_path: Path) -> None:
+def test_a_finished_run_on_changed_data_is_refused(reweigh, tmp_path: Path) -> None:
     lines = [f"{k % 7},{k % 3},{'ab'[k % 2]}" for k in range(60)]
     table = tmp_path / "mine.csv"
     line = ["train", "--data", table, "--net", "mlp-4", "--weighting", "CCE", "--iterations", 4, "--runs", tmp_path]
@@ -78,11 +78,11 @@ def test_your_own_data_in_one_line(
     monkeypatch.chdir(tmp_path)
     ended = reweigh("train", "--data", make(tmp_path), "--net", "mlp-4", *more, *QUICK)
     assert ended.code == 0, ended.stderr
-    assert "noisy hold-out accuracy" in ended.stdout  # never called a test where its labels may be wrong
+    assert "noisy hold-out accuracy" in ended.stdout  # not "test": its labels may be wrong
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "told"),
+    ("line", "code", "message"),
     [
         (["--data", "digitz", "--net", "mlp-8"], 2, "did you mean 'digits'?"),
         (["--data", "nothing.csv", "--net", "mlp-8"], 3, "nothing.csv: no such file"),
@@ -92,10 +92,10 @@ def test_your_own_data_in_one_line(
         (["--data", "digits", "--net", "mlp-8", "--data-hash", "0" * 12], 3, "hash"),
     ],
 )
-def test_one_sentence_for_what_is_wrong(reweigh, tmp_path: Path, line: list[str], code: int, told: str) -> None:
+def test_wrong_input_is_one_message(reweigh, tmp_path: Path, line: list[str], code: int, message: str) -> None:
     ended = reweigh("train", *line, "--weighting", "CCE", "--runs", tmp_path)
     assert ended.code == code
-    assert told in ended.stderr
+    assert message in ended.stderr
     assert ended.stderr.startswith("reweigh: ")
     assert ended.stderr.count("\n") == 1
     assert not ended.stdout
@@ -120,8 +120,8 @@ def test_augmentation_of_what_is_no_picture_is_refused(reweigh, tmp_path: Path, 
     line = ["--data", *data, "--net", "mlp-8", "--weighting", "CCE", "--device", "cpu", "--runs", tmp_path / "runs"]
     ended = reweigh("train", *line, "--augment", "pad-crop-flip")
     assert ended.code == 2
-    told = "augment is 'pad-crop-flip', which has no effect in this run: net 'mlp-8' reads features, not pictures"
-    assert told in ended.stderr
+    message = "augment is 'pad-crop-flip', which has no effect in this run: net 'mlp-8' reads features, not pictures"
+    assert message in ended.stderr
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
     if kind == "pictures":
         small = ["--net", "mlp-8", "--iterations", 4, "--device", "cpu", "--runs", tmp_path / "runs"]

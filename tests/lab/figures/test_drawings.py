@@ -7,11 +7,9 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from reweigh.lab.figures.bars import ASCII, BLOCKS, bars, sparkline
 from reweigh.lab.figures.curves import curve_of
-from reweigh.lab.figures.save import save
-from reweigh.lab.figures.svg import HEIGHT, WIDTH, svg
-from reweigh.lab.figures.ticks import ticks
+from reweigh.lab.figures.draw_curves import HEIGHT, WIDTH, curves_svg, ticks, write_curves
+from reweigh.lab.figures.text import ASCII, BLOCKS, bars, sparkline
 from reweigh.weightings import CCE, DM, Beta
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -19,7 +17,7 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 def test_an_svg_has_every_curve_inside_its_frame() -> None:
     curves = [curve_of(CCE(), "a < b & c"), curve_of(DM(2, -3)), curve_of(Beta(0.5, 0.5))]
-    root = ElementTree.fromstring(svg(curves))
+    root = ElementTree.fromstring(curves_svg(curves))
     lines = root.findall(f"{NAMESPACE}polyline")
     assert len(lines) == 3
     assert len(root.findall(f"{NAMESPACE}circle")) == 1 + 2 + 2
@@ -33,7 +31,7 @@ def test_an_svg_has_every_curve_inside_its_frame() -> None:
 
 @pytest.mark.parametrize("name", ["curve.svg", "curve.png", "CURVE.PNG"])
 def test_the_ending_decides(tmp_path: Path, name: str) -> None:
-    save([curve_of(CCE())], tmp_path / name)
+    write_curves([curve_of(CCE())], tmp_path / name)
     if name.lower().endswith(".png"):
         with Image.open(tmp_path / name) as image:
             assert image.size == (1080, 660)
@@ -46,7 +44,7 @@ def test_the_ending_decides(tmp_path: Path, name: str) -> None:
 
 def test_another_ending_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"ends in \.svg or \.png"):
-        save([curve_of(CCE())], tmp_path / "curve.pdf")
+        write_curves([curve_of(CCE())], tmp_path / "curve.pdf")
 
 
 @pytest.mark.parametrize("ramp", [BLOCKS, ASCII])

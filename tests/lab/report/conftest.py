@@ -1,4 +1,4 @@
-"""Records made up in a moment, and a real browser."""
+"""Synthetic records, and a real browser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLASSES = ("cat", "dog", "ship", "</script><b>owl</b>")
 
 @pytest.fixture(scope="session")
 def make_run() -> Callable[..., Path]:
-    """A finished run's folder, with rows such as training writes, in closed form."""
+    """Make the folder of a finished run, with rows in closed form."""
     here = environment()
 
     def make(
@@ -45,8 +45,8 @@ def make_run() -> Callable[..., Path]:
     ) -> Path:
         noise = None if rate is None else "symmetric"
         steps = 100 * evaluations
-        taught = {"weighting": weighting, "noise": noise, "rate": rate, "seed": seed, "lr": lr}
-        run = Run.from_mapping({"data": "digits", "net": "mlp", "iterations": steps, "record_p": record_p, **taught})
+        fields = {"weighting": weighting, "noise": noise, "rate": rate, "seed": seed, "lr": lr}
+        run = Run.from_mapping({"data": "digits", "net": "mlp", "iterations": steps, "record_p": record_p, **fields})
         details: dict[str, Any] = {"name": "digits", "holdout": holdout, "class_names": list(classes)}
         if rate is not None:
             count = len(classes)
@@ -55,7 +55,7 @@ def make_run() -> Callable[..., Path]:
         folder = root / run.folder_name()
         with Record(folder, Header(run, data_hash, "e" * 64, 400, details), here) as record:
             rows = [_row(step, seed, rate, evaluations, top, len(classes)) for step in range(1, evaluations + 1)]
-            append(folder / "rows.jsonl", b"".join(map(row_bytes, rows)))  # all at once: a disk is slow to be sure
+            append(folder / "rows.jsonl", b"".join(map(row_bytes, rows)))  # at once: one flush
             if done:
                 best = max(rows, key=lambda row: row["test_accuracy"])
                 record.finish(
@@ -117,7 +117,7 @@ def browser() -> Iterator[Any]:
 
 
 class Opened:
-    """A page, and everything that went wrong on it."""
+    """A page and its errors."""
 
     def __init__(self, page: Any, file: Path) -> None:
         self.page, self.problems = page, list[str]()
@@ -129,7 +129,7 @@ class Opened:
 
 @pytest.fixture
 def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    """html -> the page, opened with a profile of its own; at the end it must have been silent and still."""
+    """Open a page with a profile of its own; fail at the end if it logged, failed or loaded anything."""
     opened: list[Opened] = []
 
     def show(html: str, width: int = 1280, scheme: str = "light") -> Opened:

@@ -18,7 +18,7 @@ def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path: Path, make_
     groups = {member.label: member for member in group(collect([tmp_path]).runs)}
     assert set(groups) == {"DM(0.5, 8)", "CCE"}
     both = groups["DM(0.5, 8)"]
-    assert [told.header.run.seed for told in both.runs] == [0, 1]
+    assert [run.header.run.seed for run in both.runs] == [0, 1]
     finals = both.score("final")
     curve = both.curve("test_accuracy")
     assert curve.mean[-1] == pytest.approx(sum(finals) / 2)
@@ -30,7 +30,7 @@ def test_a_weighting_written_two_ways_is_one_group(tmp_path: Path, make_run: Cal
     make_run(tmp_path, "DM(0.5, 8)", seed=0)
     make_run(tmp_path, "DM(beta=8, lam=0.5)", seed=1)
     (both,) = group(collect([tmp_path]).runs)
-    assert [told.header.run.seed for told in both.runs] == [0, 1]
+    assert [run.header.run.seed for run in both.runs] == [0, 1]
 
 
 def test_seeds_on_data_that_have_changed_are_told_apart(tmp_path: Path, make_run: Callable[..., Path]) -> None:
@@ -41,7 +41,7 @@ def test_seeds_on_data_that_have_changed_are_told_apart(tmp_path: Path, make_run
     groups = {member.label: member for member in group(collected.runs)}
     new, old = (f"hash of data {digit * 12}" for digit in "cd")
     assert set(groups) == {f"DM(0.5, 8), {new}", f"DM(0.5, 8), {old}", f"CCE, {old}"}
-    assert [[told.header.run.seed for told in member.runs] for member in groups.values()] == [[0], [0], [1]]
+    assert [[run.header.run.seed for run in member.runs] for member in groups.values()] == [[0], [0], [1]]
     assert old in report_page(collected)
 
 
@@ -86,22 +86,22 @@ def test_none_twice_and_the_damaged_named(tmp_path: Path, make_run: Callable[...
     assert "run.json: not JSON" in found.problems[0]
     with pytest.raises(DataError, match=r"run\.json: not JSON"):
         collect([bad])
-    with pytest.raises(DataError, match="neither the folder of a run nor a folder of such folders"):
+    with pytest.raises(DataError, match="neither a run nor a folder of runs"):
         collect([tmp_path / "nothing"])
 
 
 def test_a_copy_of_a_run_counts_once(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     make_run(here, seed=0, done=False)
-    whole = make_run(there, seed=0)
+    finished = make_run(there, seed=0)
     for root in (here, there):
         make_run(root, seed=1)
         make_run(root, seed=2, data_hash="cd"[root == here] * 64)
     found = collect([here, there])
-    assert whole in [run.folder for run in found.runs]  # and not the other, which is not done
+    assert finished in [run.folder for run in found.runs]  # not its unfinished copy
     assert sorted(run.header.run.seed for run in found.runs) == [0, 1, 2, 2]
     assert len(found.problems) == 2
-    assert all("the same run as" in problem for problem in found.problems)
+    assert all("a copy of" in problem for problem in found.problems)
 
 
 def test_a_name_in_another_encoding_gets_into_the_page(tmp_path: Path, make_run: Callable[..., Path]) -> None:

@@ -1,4 +1,4 @@
-"""Records whose JSON is well-formed and says nonsense."""
+"""Records with well-formed JSON of wrong content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRONG: tuple[Any, ...] = (3, "many", [], {}, None, [{}], [0.5] * 3)
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every value inside, of lists only to the first."""
+    """Yield the path of every nested value; of lists only that of the first item."""
     items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
     for key, item in items:
         yield (*at, key)

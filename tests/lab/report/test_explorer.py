@@ -1,4 +1,4 @@
-"""The explorer as a person uses it: sliders, fields, curves, lines to copy."""
+"""The explorer in a real browser: sliders, fields, curves, lines to copy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 import torch
 
 import reweigh
+from reweigh.emphasis import integral
 from reweigh.lab.report import explorer_page
 from reweigh.lab.spec import Run
 
 
 def curve(page: Any, title: str, name: str) -> list[tuple[float, float]]:
-    """The points of a drawn line, from pixels back to numbers, by the axis that is drawn beside it."""
+    """Return the points of a drawn line, converted from pixels by its axes."""
     figure = page.locator("figure", has=page.get_by_role("heading", name=title, exact=True))
     drawn = figure.locator("svg.chart")
     low, high = (float(drawn.get_attribute(f"data-{end}")) for end in ("low", "high"))
@@ -49,7 +50,7 @@ def test_a_slider_moves_the_curve_to_the_right_values(open_page: Callable[..., A
     settled(page)
     weighting = reweigh.DM(lam=1, beta=12)
     name = "DM(lam=1, beta=12)"
-    z = float(reweigh.integral(weighting))
+    z = float(integral(weighting))
     drawn = curve(page, "Emphasis density", name)
     assert len(drawn) == 201
     for p, h in drawn:
@@ -67,7 +68,7 @@ def test_taper_classes_and_batch(open_page: Callable[..., Any]) -> None:
     page = open_page(explorer_page("DM(0.5, 8)")).page
     knob(page, "taper").locator("input[type=number]").fill("0.01")
     knob(page, "classes").locator("input[type=number]").fill("100")
-    page.get_by_label("p of its examples").fill("0.9 0.1")
+    page.get_by_label("p of the examples").fill("0.9 0.1")
     settled(page)
     state = page.evaluate("() => window.reweigh.explorer.state()")
     w = state["specs"]["w"]["series"][0]["y"]
@@ -88,8 +89,8 @@ def test_lines_to_copy_do_what_the_page_shows(open_page: Callable[..., Any], nam
     assert expression is not None
     run = Run(data="digits", net="mlp", weighting=expression[1])
     shown = page.evaluate("() => window.reweigh.explorer.state().specs.w.series[0].y[50]")
-    taper = criterion.options.taper
-    assert math.isclose(shown, reweigh.Tapered(criterion.options.weighting, taper)(0.25, 0.75), rel_tol=1e-6)
+    taper = criterion.settings.taper
+    assert math.isclose(shown, reweigh.Tapered(criterion.settings.weighting, taper)(0.25, 0.75), rel_tol=1e-6)
     assert run.weighting is not None
     assert ("taper" in command) == ("taper=" in python)
 
@@ -108,42 +109,42 @@ def test_a_batch_at_the_ends_is_shared_as_the_library_shares_it(
     open_page: Callable[..., Any], text: str, size: int
 ) -> None:
     page = open_page(explorer_page("DM(0.5, 8)")).page
-    page.get_by_label("p of its examples").fill(text)
+    page.get_by_label("p of the examples").fill(text)
     settled(page)
     batch = page.evaluate("() => window.reweigh.explorer.state().specs.batch")
     margins = [{0.0: -800.0, 0.5: 0.0, 1.0: 800.0}[float(p)] for p in text.split(", ")]
     logits = torch.tensor([[margin, 0.0] for margin in margins], dtype=torch.float64)
     weightings = (reweigh.DM(0.5, 8), reweigh.MAE(), reweigh.CCE(), reweigh.GCE(0.7))
     for weighting, (name, shares) in zip(weightings, batch["sets"], strict=True):
-        stats = reweigh.inspect(logits, torch.zeros(len(margins), dtype=torch.long), weighting)
+        stats = reweigh.batch_stats(logits, torch.zeros(len(margins), dtype=torch.long), weighting)
         assert shares == pytest.approx(stats.share.tolist(), abs=1e-9)
         assert f"{name} {float(stats.effective_size):g}" in batch["caption"]
     assert f"DM(lam=0.5, beta=8) {size}," in batch["caption"]
 
 
-def test_what_is_constant_has_no_variance(open_page: Callable[..., Any]) -> None:
+def test_a_constant_weighting_has_no_variance(open_page: Callable[..., Any]) -> None:
     page = open_page(explorer_page("Uniform()")).page
     assert page.locator(".facts tbody tr").first.locator("td").all_inner_texts()[2:4] == ["0", "0"]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("2, -1, foo", "“2” is not a number from 0 to 1."),
         ("nan", "“nan” is not a number from 0 to 1."),
         ("0.5, 0,5", "“5” is not a number from 0 to 1."),
         (" ", "Give at least one number from 0 to 1."),
-        ("0.5 " * 65, "At most 64 examples can be shown, not 65."),
+        ("0.5 " * 65, "At most 64 examples can be shown; there are 65."),
     ],
 )
-def test_a_batch_that_cannot_be_read_is_refused(open_page: Callable[..., Any], text: str, told: str) -> None:
+def test_a_batch_that_cannot_be_read_is_refused(open_page: Callable[..., Any], text: str, message: str) -> None:
     page = open_page(explorer_page()).page
     before = page.evaluate("() => window.reweigh.explorer.state().specs.batch")
-    field = page.get_by_label("p of its examples")
+    field = page.get_by_label("p of the examples")
     field.fill(text)
     settled(page)
     assert field.get_attribute("aria-invalid") == "true"
-    assert page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text() == told
+    assert page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text() == message
     assert page.evaluate("() => window.reweigh.explorer.state().specs.batch") == before
     field.fill("0.5")
     settled(page)
@@ -161,7 +162,7 @@ def test_half_a_class_is_refused(open_page: Callable[..., Any]) -> None:
         assert page.evaluate("() => window.reweigh.explorer.state().classes") == 10
 
 
-def test_the_taper_is_that_of_the_weighting_until_it_is_turned(open_page: Callable[..., Any]) -> None:
+def test_the_taper_is_that_of_the_weighting_until_it_is_changed(open_page: Callable[..., Any]) -> None:
     page = open_page(explorer_page("DM(0.5, 8)")).page
     choice, field = page.get_by_label("Weighting", exact=True).first, knob(page, "taper").locator("input[type=number]")
     for name, taper in (("GCE", "0"), ("DM", "5e-7"), ("GCE", "0")):

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from reweigh.lab.figures import draw_figures
 from reweigh.lab.report import collect, group, report_page
-from reweigh.lab.report.draw import draw
-from reweigh.lab.report.dynamics import dynamics
-from reweigh.lab.report.inside import inside
+from reweigh.lab.report.figures import dynamics, group_figures
 
 TEN = tuple(f"class {i}" for i in range(10))
 
@@ -28,7 +27,7 @@ def test_one_evaluation_is_a_dot_and_a_bar(
     page = open_page(report_page(collect([tmp_path / "runs"]))).page
     shown = figure(page, "Mean p of the given label")
     assert shown.locator("circle.dot").count() == 1
-    assert shown.locator("circle.line.v1").count() == 1  # wrong labels: dashes, as in the legend
+    assert shown.locator("circle.line.v1").count() == 1  # noisy labels: dashes, as in the legend
     frame, dot = shown.locator("svg.chart").bounding_box(), shown.locator("circle.dot").bounding_box()
     assert frame["x"] < dot["x"] - 50
     assert dot["x"] + dot["width"] + 50 < frame["x"] + frame["width"]
@@ -54,7 +53,7 @@ def test_one_evaluation_in_a_file(tmp_path: Path, make_run: Callable[..., Path])
     pytest.importorskip("matplotlib")
     make_run(tmp_path, evaluations=1)
     (only,) = group(collect([tmp_path]).runs)
-    lines, stack = draw([dynamics([only])[0], inside(only)[0]]).axes
+    lines, stack = draw_figures([dynamics([only])[0], group_figures(only)[0]]).axes
     assert lines.lines[0].get_marker() == "o"
     assert len(stack.patches) == 10
     assert sum(bar.get_height() for bar in stack.patches) == pytest.approx(100, abs=0.01)

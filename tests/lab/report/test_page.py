@@ -1,4 +1,4 @@
-"""The report as a person meets it, in a real browser."""
+"""The report in a real browser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from accessibility import axe
 from reweigh.lab.report import collect, report_page
-from reweigh.lab.report.page import LARGEST
+from reweigh.lab.report.page import MAX_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -48,19 +48,19 @@ def test_runs_are_grouped_over_seeds_and_sorted(open_page: Callable[..., Any], h
     assert found[0][4] == "3 of 3"
     assert found[-1][2] == "–"
     for direction, first in (("ascending", "CCE"), ("descending", "GCE(0.7)")):
-        page.get_by_role("button", name="Taught by").press("Enter")
+        page.get_by_role("button", name="Loss or method").press("Enter")
         assert rows(page)[0][1] == first
-        assert page.locator("th[aria-sort]", has_text="Taught by").get_attribute("aria-sort") == direction
+        assert page.locator("th[aria-sort]", has_text="Loss or method").get_attribute("aria-sort") == direction
     page.get_by_role("button", name="Best %").click()
-    assert rows(page)[-1][1] == "DM(1, 8)"  # what is missing stays at the end
+    assert rows(page)[-1][1] == "DM(1, 8)"  # missing values stay at the end
     page.get_by_role("button", name="Best %").click()
     assert rows(page)[-1][1] == "DM(1, 8)"
 
 
-def test_results_are_in_sight_and_so_is_what_they_are_of(open_page: Callable[..., Any], html: str) -> None:
+def test_results_and_their_runs_stay_visible(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html, width=420).page
     heads = page.locator("table.sortable thead th").all_inner_texts()
-    assert heads[:5] == ["Draw", "Taught by", "Final %", "Best %", "Runs done"]
+    assert heads[:5] == ["Draw", "Loss or method", "Final %", "Best %", "Runs done"]
     table = page.get_by_role("region", name="Table of runs")
     name, score = table.locator("tbody tr").first.locator("th, td").all()[1:3]
     assert score.bounding_box()["x"] + score.bounding_box()["width"] < 420
@@ -69,7 +69,7 @@ def test_results_are_in_sight_and_so_is_what_they_are_of(open_page: Callable[...
     assert name.bounding_box()["x"] >= table.bounding_box()["x"]
 
 
-def test_curves_follow_the_ticks_of_the_table(open_page: Callable[..., Any], html: str) -> None:
+def test_curves_follow_the_selection_in_the_table(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
     lines = figure(page, "Test accuracy").locator("path.line[data-name]")
     before = lines.count()
@@ -80,25 +80,25 @@ def test_curves_follow_the_ticks_of_the_table(open_page: Callable[..., Any], htm
 
 def test_keys_read_values_and_tables_hold_the_data(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
-    shown = figure(page, "Weight on wrong labels")
+    shown = figure(page, "Weight on noisy labels")
     shown.locator(".stage").press("End")
     assert shown.locator("output").inner_text().startswith("iteration 600: ")
     shown.get_by_text("The data as a table").click()
-    shown.locator("tbody tr").last.wait_for()  # it is made once the browser tells that it was opened
+    shown.locator("tbody tr").last.wait_for()  # made when the browser reports that it was opened
     assert shown.locator("tbody tr").count() == 6
     assert "40.00 %" in shown.locator("tbody tr").last.inner_text()
     assert "goes from" in shown.locator(".stage").get_attribute("aria-label")
 
 
-def test_one_group_from_inside(open_page: Callable[..., Any], html: str) -> None:
+def test_details_of_a_group(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
-    section = page.get_by_role("region", name="From inside")
+    section = page.get_by_role("region", name="Details")
     titles = section.locator("h3").all_inner_texts()
     assert titles == [
         "Where the weight goes",
         "p of all training examples over time",
-        "p of right labels over time",
-        "p of wrong labels over time",
+        "p of clean labels over time",
+        "p of noisy labels over time",
         "Mean p by class",
         "Noise: true class and given label",
         "Reliability at the end",
@@ -107,8 +107,8 @@ def test_one_group_from_inside(open_page: Callable[..., Any], html: str) -> None
     noise = figure(page, "Noise: true class and given label")
     noise.get_by_text("The data as a table").click()
     noise.locator("tbody tr").last.wait_for()
-    assert "</script><b>owl</b>" in noise.locator("tbody").inner_text()  # text, whatever it says
-    section.get_by_label("Look into").select_option(label="DM(1, 8)")
+    assert "</script><b>owl</b>" in noise.locator("tbody").inner_text()  # text, not markup
+    section.get_by_label("Group").select_option(label="DM(1, 8)")
     assert section.locator("h3").all_inner_texts() == [*titles[:2], titles[4]]
 
 
@@ -122,15 +122,15 @@ def test_provenance(open_page: Callable[..., Any], html: str) -> None:
     assert "torch" in opened.inner_text()
 
 
-@pytest.mark.parametrize(("count", "told"), [(7, "7"), (42297, "42,297"), (1234567, "1,234,567")])
-def test_counts_are_told_exactly(open_page: Callable[..., Any], html: str, count: int, told: str) -> None:
+@pytest.mark.parametrize(("count", "shown"), [(7, "7"), (42297, "42,297"), (1234567, "1,234,567")])
+def test_counts_are_exact(open_page: Callable[..., Any], html: str, count: int, shown: str) -> None:
     page = open_page(html.replace('"examples":400', f'"examples":{count}')).page
     page.get_by_role("region", name="Provenance", exact=True).locator("summary").first.press("Enter")
     row = page.locator("details[open] tr", has=page.get_by_role("rowheader", name="training examples"))
-    assert row.locator("td").inner_text() == told
+    assert row.locator("td").inner_text() == shown
 
 
-def test_what_is_to_be_known_of_a_number_stands_beside_it(
+def test_a_noisy_holdout_and_a_diverged_run_are_marked(
     open_page: Callable[..., Any], html: str, tmp_path: Path, make_run: Callable[..., Path]
 ) -> None:
     assert "noisy hold-out" not in open_page(html).page.locator("main").inner_text()
@@ -142,8 +142,8 @@ def test_what_is_to_be_known_of_a_number_stands_beside_it(
         ["1 of 1, 1 diverged", "noisy hold-out"],
     ]
     section = page.get_by_role("region", name="Runs", exact=True).inner_text()
-    assert "with its labels as given" in section
-    assert "A smaller learning rate may help" in section
+    assert "with its given labels" in section
+    assert "Try a smaller learning rate" in section
     assert figure(page, "Noisy hold-out accuracy").count() == 1
 
 
@@ -192,10 +192,10 @@ def hundred(tmp_path: Path, make_run: Callable[..., Path]) -> str:
 
 @pytest.mark.slow
 def test_a_hundred_different_runs_fit_on_one_page(open_page: Callable[..., Any], hundred: str) -> None:
-    assert len(hundred.encode()) < LARGEST
+    assert len(hundred.encode()) < MAX_BYTES
     page = open_page(hundred).page
     assert page.locator("table.sortable tbody tr").count() == 100
     loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
-    assert loaded < 10_000  # 2 s asked for on an idle machine; this one may be busy
-    page.get_by_label("Show only lines with").fill("DM(0.5, 42)")
+    assert loaded < 10_000  # 2 s on an idle machine; this one may be busy
+    page.get_by_label("Filter").fill("DM(0.5, 42)")
     assert page.locator("table.sortable tbody tr:visible").count() == 1

@@ -13,7 +13,7 @@ from PIL import Image
 from accessibility import axe
 from reweigh.lab.data.mars import Tracklets
 from reweigh.lab.data.source.images import Files
-from reweigh.lab.report.page import LARGEST
+from reweigh.lab.report.page import MAX_BYTES
 from reweigh.lab.report.retrieval import headline, retrieval_page
 from reweigh.lab.retrieval import gallery_rows, rank, score
 from reweigh.lab.retrieval.retrieve import RetrievalResult
@@ -35,10 +35,10 @@ def tracklets(folder: Path, seen: list[tuple[int, int]], noisy: bool = False) ->
 
 
 def retrieved(test: Tracklets, queries: list[int], features: np.ndarray, rule: Any = "official") -> RetrievalResult:
-    asked, gallery = np.array(queries), gallery_rows(test.persons, queries, rule)
-    who = (test.persons[asked], test.cameras[asked], features[gallery], test.persons[gallery], test.cameras[gallery])
-    found = score(features[asked], *who, rule, ranks=20)
-    return RetrievalResult(test, asked, gallery, rank(features[asked], *who, top=5), found)
+    rows, gallery = np.array(queries), gallery_rows(test.persons, queries, rule)
+    who = (test.persons[rows], test.cameras[rows], features[gallery], test.persons[gallery], test.cameras[gallery])
+    found = score(features[rows], *who, rule, ranks=20)
+    return RetrievalResult(test, rows, gallery, rank(features[rows], *who, top=5), found)
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +52,13 @@ def html(found: RetrievalResult) -> str:
     return retrieval_page(found, "Who <is> it?", {"run": "a </script> run", "fusion": "mean"})
 
 
-def test_scores_are_told(open_page: Callable[..., Any], html: str, found: RetrievalResult) -> None:
+def test_scores(open_page: Callable[..., Any], html: str, found: RetrievalResult) -> None:
     page = open_page(html).page
     assert page.title() == "Who <is> it? · reweigh"
-    told = dict(headline(found.scores))
+    named = dict(headline(found.scores))
     shown = page.locator(".facts li").all_inner_texts()
-    assert shown[0].split("\n") == [f"{100 * told['CMC-1']:.1f} %", "CMC-1"]
-    assert shown[-1].split("\n") == [f"{100 * told['mAP']:.1f} %", "mAP"]
+    assert shown[0].split("\n") == [f"{100 * named['CMC-1']:.1f} %", "CMC-1"]
+    assert shown[-1].split("\n") == [f"{100 * named['mAP']:.1f} %", "mAP"]
     scores = page.get_by_role("region", name="Scores").inner_text()
     assert "3 queries in a gallery of 8 tracklets, scored by MARS's official rule." in scores
     assert "1 of the queries have no match in the gallery and count as 0." in scores
@@ -93,7 +93,7 @@ def test_queries_can_be_ordered_and_chosen(open_page: Callable[..., Any], html: 
         return [text.split(":")[0] for text in page.locator(".answer h3").all_inner_texts()]
 
     assert numbers()[0] == "Query 3"
-    page.get_by_label("Order").select_option(label="In their own order")
+    page.get_by_label("Order").select_option(label="Query number")
     assert numbers() == ["Query 1", "Query 2", "Query 3"]
     page.get_by_label("Show").select_option(label="right at rank 1")
     assert numbers() == ["Query 1"]
@@ -137,7 +137,7 @@ def test_many_queries_fit_on_one_page(tmp_path: Path) -> None:
     test = tracklets(tmp_path, seen, noisy=True)
     found = retrieved(test, list(range(300)), np.random.default_rng(0).normal(size=(300, 4)))
     page = retrieval_page(found)
-    assert len(page.encode()) < LARGEST
-    assert '"asked":300' in page
+    assert len(page.encode()) < MAX_BYTES
+    assert '"total":300' in page
     assert f'"number":{1 + int(found.scores.average_precision.argmin())},' in page
     assert f'"ap":{float(found.scores.average_precision.max()):.4g}'.removesuffix(".0") in page

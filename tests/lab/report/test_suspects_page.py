@@ -1,4 +1,4 @@
-"""The page of suspects as a person meets it: looking, deciding by mouse and keys, and taking the decisions away."""
+"""The page of suspects in a real browser: review, decisions by mouse and keys, and their download."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accessibility import axe
 from reweigh.lab.data.dataset import Column, Part
 from reweigh.lab.data.registry import load
 from reweigh.lab.data.source.images import Files
-from reweigh.lab.report.page import LARGEST
+from reweigh.lab.report.page import MAX_BYTES
 from reweigh.lab.report.suspects import gallery_rows, key_of, page_of_run, suspects_page, to_review
 from reweigh.lab.run.material import gather
 from reweigh.lab.spec import Run
@@ -75,9 +75,9 @@ def pressed(card: Any) -> list[str]:
 
 
 def choose(card: Any, label: str) -> None:
-    """Pick another label; the list fills when it is reached for."""
+    """Pick another label; the list is filled when it is focused."""
     card.locator("select").focus()
-    card.get_by_label("Right label").select_option(label)
+    card.get_by_label("New label").select_option(label)
 
 
 def test_the_worst_come_first_with_both_labels(open_page: Callable[..., Any], html: str) -> None:
@@ -90,10 +90,10 @@ def test_the_worst_come_first_with_both_labels(open_page: Callable[..., Any], ht
     assert first.locator(".numbers").inner_text() == "score 0.999, p 0.001 → 0.5"
     assert first.locator(".source").inner_text() == "example-59.png"
     assert first.locator("img").evaluate("image => image.complete && image.naturalWidth") == 32
-    assert page.get_by_text("30 of 60 labels are called wrong").count() == 1
+    assert page.get_by_text("30 of 60 labels are issues").count() == 1
 
 
-def test_keys_decide_and_go_on(open_page: Callable[..., Any], html: str) -> None:
+def test_keys_decide_and_move_on(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
     cards = page.locator(".card")
     cards.first.focus()
@@ -109,7 +109,7 @@ def test_keys_decide_and_go_on(open_page: Callable[..., Any], html: str) -> None
     assert page.locator(".card[tabindex='0']").count() == 1
 
 
-def test_a_downloaded_file_is_what_was_decided(open_page: Callable[..., Any], html: str, tmp_path: Path) -> None:
+def test_the_downloaded_file_holds_the_decisions(open_page: Callable[..., Any], html: str, tmp_path: Path) -> None:
     page = open_page(html).page
     assert page.get_by_role("button", name="Download").is_disabled()
     cards = page.locator(".card")
@@ -118,7 +118,7 @@ def test_a_downloaded_file_is_what_was_decided(open_page: Callable[..., Any], ht
     cards.nth(2).get_by_role("button", name="Drop").click()
     choose(cards.nth(3), 'a "dog", large')
     cards.nth(4).get_by_role("button", name="Drop").click()
-    cards.nth(4).get_by_role("button", name="Drop").click()  # and takes it back
+    cards.nth(4).get_by_role("button", name="Drop").click()  # and undoes it
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download").click()
     assert waiting.value.suggested_filename == "decisions.csv"
@@ -132,21 +132,21 @@ def test_a_downloaded_file_is_what_was_decided(open_page: Callable[..., Any], ht
     )
 
 
-def test_nothing_is_lost_on_reload_and_all_can_be_forgotten(open_page: Callable[..., Any], html: str) -> None:
+def test_decisions_survive_a_reload_and_can_be_deleted(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
     page.locator(".card").nth(0).press("d")
     choose(page.locator(".card").nth(3), 'a "dog", large')
     page.reload()
     assert pressed(page.locator(".card").nth(0)) == ["Drop"]
     assert pressed(page.locator(".card").nth(3)) == ["Fix"]
-    assert page.locator(".card").nth(3).get_by_label("Right label").input_value() == "1"
+    assert page.locator(".card").nth(3).get_by_label("New label").input_value() == "1"
     page.on("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("button", name="Forget all").click()
+    page.get_by_role("button", name="Delete all").click()
     assert page.locator(".counter").inner_text() == "0 decided: 0 keep, 0 fix, 0 drop"
     assert page.locator("button[aria-pressed=true]").count() == 0
 
 
-def test_without_storage_the_reader_is_told(open_page: Callable[..., Any], html: str) -> None:
+def test_without_storage_there_is_a_warning(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
     assert page.locator(".note").is_hidden()
     page.add_init_script("Object.defineProperty(window, 'localStorage', {get() { throw new Error('off'); }})")
@@ -162,7 +162,7 @@ def test_filters(open_page: Callable[..., Any], html: str) -> None:
     page.get_by_label("Pair").select_option('cat → a "dog", large (10)')
     assert visible.count() == 10
     visible.first.press("k")
-    assert visible.count() == 10  # nothing vanishes while one decides
+    assert visible.count() == 10  # no card disappears during a decision
     page.get_by_label("Show").select_option("undecided")
     assert visible.count() == 9
     page.get_by_label("Show").select_option("decided")
@@ -170,7 +170,7 @@ def test_filters(open_page: Callable[..., Any], html: str) -> None:
     visible.first.press("u")
     page.get_by_label("Show").select_option("all")
     page.get_by_label("Show").select_option("decided")
-    assert page.get_by_text("Nothing fits these filters.").is_visible()
+    assert page.get_by_text("No example matches these filters.").is_visible()
 
 
 def test_where_the_model_agrees_there_is_nothing_to_fix_to(open_page: Callable[..., Any]) -> None:
@@ -178,7 +178,7 @@ def test_where_the_model_agrees_there_is_nothing_to_fix_to(open_page: Callable[.
     cards = page.locator(".card")
     assert cards.count() == 24
     agreed = cards.nth(5)
-    assert "not called wrong" in agreed.locator(".source").inner_text()
+    assert "not an issue" in agreed.locator(".source").inner_text()
     assert agreed.get_by_role("button", name="Fix").is_disabled()
     agreed.press("f")
     assert pressed(agreed) == []
@@ -197,9 +197,9 @@ def test_gallery_and_noise(open_page: Callable[..., Any], html: str) -> None:
     assert numbers == sorted(numbers)
     assert rows.first.locator("li.issue").count() == 8
     assert rows.first.locator(".normal li.issue").count() == 0
-    told = page.get_by_role("region", name="The noise").inner_text()
-    assert "31.0 % of the labels are wrong" in told
-    assert "95 % interval is 28.0 to 34.5 %" in told
+    estimate = page.get_by_role("region", name="Estimated noise").inner_text()
+    assert "31.0 % of the labels are wrong" in estimate
+    assert "95 % interval: 28.0 to 34.5 %" in estimate
     assert page.get_by_role("region", name="Transition matrix").locator("td.heat").count() == 9
 
 
@@ -223,7 +223,7 @@ def test_texts_are_text_and_tables_are_in_their_own_units(open_page: Callable[..
     shown = page.locator(".card blockquote").first.inner_text()
     assert shown.startswith("<i>review</i> 59 word")
     assert len(shown) < 700
-    assert page.get_by_role("heading").all_inner_texts() == ["Suspects", "Look at them and decide"]
+    assert page.get_by_role("heading").all_inner_texts() == ["Suspects", "Review"]
     features = Part(np.eye(N, 5, dtype=np.float32), np.arange(N) % 3)
     columns = [Column(f"column {k}", 100.0 * k, 10.0) for k in range(5)]
     page = open_page(suspects_page(features, make_suspects(), columns=columns)).page
@@ -248,7 +248,7 @@ def test_large_pictures_of_many_classes_stay_under_the_limit() -> None:
     rng = np.random.default_rng(0)
     part = Part(rng.integers(0, 256, (count, 128, 64, 3), dtype=np.uint8), suspects.given)
     html = suspects_page(part, suspects)
-    assert len(html.encode()) < LARGEST
+    assert len(html.encode()) < MAX_BYTES
     assert html.count("data:image/jpeg") >= 100
 
 
@@ -260,7 +260,7 @@ def test_real_pictures(name: str, found: str) -> None:
     data = load(name, Path(root, found) if name == "mars" else root)
     suspects = make_suspects(len(data.train), data.class_names, issues=500)
     html = suspects_page(data.train, replace(suspects, given=data.train.labels))
-    assert len(html.encode()) < LARGEST
+    assert len(html.encode()) < MAX_BYTES
     assert html.count("data:image/jpeg") >= 300
 
 
@@ -272,7 +272,7 @@ def test_decisions_are_kept_by_labels_and_not_by_rank() -> None:
     other[7] = (other[7] + 1) % 3
     assert key_of(replace(suspects, given=other)) != key_of(suspects)
     assert to_review(suspects, 10).tolist() == list(range(59, 49, -1))
-    lower = replace(suspects, issue=suspects.index % 30 == 0)  # called wrong, though others score higher
+    lower = replace(suspects, issue=suspects.index % 30 == 0)  # issues, though others score higher
     assert to_review(lower, 100).tolist() == [30, 0, *range(59, 37, -1)]
     assert [row["label"] for row in gallery_rows(suspects)] == [0, 1, 2]
 

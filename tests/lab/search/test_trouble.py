@@ -217,7 +217,7 @@ def test_data_without_a_test_part(tmp_path: Path) -> None:
     words = options({**SMALL, **CPU, "data": tmp_path / "own.npz", "space": GRID, "seeds": 2, "runs": tmp_path})
     done = CliRunner().invoke(app, ["search", *words])
     assert done.exit_code == 0, done.output
-    assert "on all training data: trained with seeds 0, 1; the data have no test part to judge them by" in done.output
+    assert "on all training data: trained with seeds 0, 1; not evaluated, because there is no test set" in done.output
     told = json.loads(CliRunner().invoke(app, ["search", *words, "--json"]).stdout)
     assert (told["final"]["mean"], told["final"]["deviation"]) == (None, None)
     finals = told["final"]["seeds"]

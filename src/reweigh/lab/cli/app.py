@@ -1,4 +1,4 @@
-"""`reweigh`: the commands in order, and what they have in common."""
+"""`reweigh`: all commands, and the options and errors that they share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from reweigh import __version__
-from reweigh.errors import DataWarning, warnings_told
+from reweigh.errors import DataWarning, show_warnings
 from reweigh.lab.cli import (
     correct,
     data,
@@ -28,12 +28,12 @@ from reweigh.lab.cli import (
     suspects,
     train,
 )
-from reweigh.lab.cli.failures import verdict
-from reweigh.lab.cli.terminal import say
+from reweigh.lab.cli.exits import exit_for
+from reweigh.lab.cli.terminal import print_stderr
 
 
 class _Root(TyperGroup):
-    """Takes --debug anywhere on the line, and ends every command with the right code and sentence."""
+    """Accept --debug anywhere on the line, and turn expected errors into an exit code and a message."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         debug = [arg for arg in args if arg == "--debug"]
@@ -41,32 +41,32 @@ class _Root(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with warnings_told(say_once()):
+            with show_warnings(_print_once()):
                 return super().invoke(ctx)
         except BaseException as error:
-            found = verdict(error)
-            if found is None:
+            end = exit_for(error)
+            if end is None:
                 raise
             if ctx.params.get("debug"):
                 traceback.print_exception(error)
-            say(f"reweigh: {found.sentence}")
-            raise typer.Exit(found.code) from error
+            print_stderr(f"reweigh: {end.message}")
+            raise typer.Exit(end.code) from error
 
 
-def say_once() -> Callable[[DataWarning], None]:
-    """Says a warning in one line on standard error, the first time: data are read more than once."""
-    said = set[str]()
+def _print_once() -> Callable[[DataWarning], None]:
+    """Return a function that prints each warning the first time only, since data are read more than once."""
+    printed = set[str]()
 
-    def say_new(warning: DataWarning) -> None:
-        if str(warning) not in said:
-            said.add(str(warning))
-            say(f"warning: {warning}")
+    def print_new(warning: DataWarning) -> None:
+        if str(warning) not in printed:
+            printed.add(str(warning))
+            print_stderr(f"warning: {warning}")
 
-    return say_new
+    return print_new
 
 
 def paragraphs(docstring: str) -> str:
-    """A docstring with each paragraph on one line, for the terminal to fold.
+    """Join the lines of each paragraph, for the terminal to fold.
 
     >>> paragraphs("One.\\n\\n    Two\\n    lines.\\n    ")
     'One.\\n\\nTwo lines.'
@@ -78,14 +78,14 @@ app = typer.Typer(
     cls=_Root,
     name="reweigh",
     help="Design the derivative, not the loss: train on labels that are wrong or unbalanced.",
-    epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 bad data, 4 ended by SIGTERM and resumable, 130 Ctrl-C.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad data, 4 stopped by SIGTERM and resumable, 130 Ctrl-C.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"reweigh {__version__}")
         raise typer.Exit
 
@@ -93,9 +93,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
 ) -> None: ...
 
 

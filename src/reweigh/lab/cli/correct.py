@@ -1,4 +1,4 @@
-"""`reweigh correct`: apply suggestions or decisions to labels, beside the data, and train again."""
+"""`reweigh correct`: write corrected labels to a new folder, and optionally train on them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.errors import DataError
-from reweigh.lab.cli.engine import carry_out, every_row
-from reweigh.lab.cli.find import find_run_or_data
-from reweigh.lab.cli.options import FOR_DATA, FOR_DATA_TAUGHT, Json, RunsRoot, with_fields
-from reweigh.lab.cli.outputs import check_outside, files_of
-from reweigh.lab.cli.progress import progress
-from reweigh.lab.cli.stop import Stop
-from reweigh.lab.cli.terminal import console, print_json, say, table
+from reweigh.lab.cli.exits import Stop
+from reweigh.lab.cli.options import SUSPECTS_DEFAULTS, SUSPECTS_LOSS, Json, RunsRoot, with_fields
+from reweigh.lab.cli.paths import check_outside, find_run_or_data, input_files
+from reweigh.lab.cli.runner import trainer
+from reweigh.lab.cli.terminal import console, print_json, progress, table
 from reweigh.lab.spec import Run, describe
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from reweigh.lab.suspects.correction import Correction
     from reweigh.lab.suspects.decisions import Decision
 
-# what a run must say of its data, that labels and examples fit each other
+# fields of a run that decide which examples the corrected labels belong to
 DATA_FIELDS = (
     *("data_root", "label_column", "text_column", "test_data", "text_vectors", "image_size"),
     *("noise", "imbalance", "data_hash"),
@@ -34,59 +32,63 @@ DATA_FIELDS = (
 
 
 @with_fields(
-    [field for field in describe() if field.name not in ("data", "method")], defaults=FOR_DATA, taught=FOR_DATA_TAUGHT
+    [field for field in describe() if field.name not in ("data", "method")],
+    defaults=SUSPECTS_DEFAULTS,
+    loss=SUSPECTS_LOSS,
 )
 def correct(
     fields: dict[str, Any],
-    source: Annotated[
-        str, typer.Argument(help="What the suspects are of: a run (folder, name or hash), or data as for suspects.")
+    source: Annotated[str, typer.Argument(help="A run (directory, name or hash), or data, as for reweigh suspects.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="New directory for the corrected labels.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="A new folder for the labels.")],
     suspects: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Apply the suggestions of reweigh suspects -o FILE.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Apply the suggested labels in FILE, written by reweigh suspects -o."),
     ] = None,
     decisions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Apply decisions, as the page of suspects writes them.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Apply the decisions in FILE, downloaded from the page of suspects."),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Of the suggestions, those with at least this score; by default the issues.")
+        float | None, typer.Option(help="Apply suggestions with at least this score; default: those marked as issues.")
     ] = None,
     sure: Annotated[
-        float, typer.Option(metavar="P", help="Of these, those whose suggested label has at least this probability.")
+        float, typer.Option(metavar="P", help="Apply only suggestions whose label has at least this probability.")
     ] = 0.0,
-    drop: Annotated[bool, typer.Option("--drop", help="Leave the suspects out instead of relabelling them.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Drop these examples instead of relabelling them.")] = False,
     retrain: Annotated[
-        bool, typer.Option("--retrain", help="Train on the corrected labels, nothing else changed, and compare.")
+        bool, typer.Option("--retrain", help="Train on the corrected labels with the same settings, and compare.")
     ] = False,
     runs: RunsRoot = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Correct labels by a list of suspects or by decisions: into a new folder, with a log of every change.
+    """Write corrected labels to a new directory, and leave your data untouched.
 
-    The data and their labels stay as they are. The folder holds the corrected labels for reweigh train, which examples
-    were dropped, and changes.csv. With --retrain the model before and the model after stand side by side.
+    The directory contains the corrected labels for reweigh train, the list of dropped examples, and changes.csv, a log
+    of every change. With --retrain, models trained before and after the correction are compared.
 
     Example: reweigh correct photos/ --decisions decisions.csv -o corrected --retrain
     """
     if (suspects is None) == (decisions is None):
         raise ValueError("give either --suspects FILE or --decisions FILE")
     if decisions is not None and (threshold is not None or sure or drop):
-        raise ValueError("--threshold, --sure and --drop go with --suspects; decisions say themselves what to do")
+        raise ValueError("--threshold, --sure and --drop require --suspects, not --decisions")
     from reweigh.lab.procedures.label_correction import check_correctable
     from reweigh.lab.run.material import check_same_data, gather
     from reweigh.lab.suspects.correction import apply_decisions, write_correction
     from reweigh.lab.suspects.examples import sources_of
 
     run, root = _run_of(source, runs, fields)
-    check_outside("--output", output, [Path(given) for given in files_of(run) if given is not None])
+    check_outside("--output", output, [Path(file) for file in input_files(run) if file is not None])
     check_correctable(run)
     material = gather(run)
     if (root / run.folder_name() / "run.json").exists():
         check_same_data(root / run.folder_name(), material)
-    made = _decisions(material, suspects, decisions, threshold, sure, drop)
+    chosen = _decisions(material, suspects, decisions, threshold, sure, drop)
     correction = write_correction(
         output,
-        apply_decisions(material.train.labels, made),
+        apply_decisions(material.train.labels, chosen),
         run,
         material,
         sources=sources_of(run, material),
@@ -94,21 +96,21 @@ def correct(
     )
     if not as_json:
         _show(correction, run)
-    told = _retrain(run, root, correction) if retrain else None
+    retrained = _retrain(run, root, correction) if retrain else None
     if as_json:
-        print_json(_as_mapping(correction, run) | {"retrained": told})
-    elif told is not None:
-        print(told["folder"])
-        console().print(comparison(told["before"], told["after"]))
+        print_json(_as_mapping(correction, run) | {"retrained": retrained})
+    elif retrained is not None:
+        print(retrained["folder"])
+        console().print(comparison(retrained["before"], retrained["after"]))
 
 
 def _run_of(source: str, root: Path, fields: dict[str, Any]) -> tuple[Run, Path]:
-    """The run that `source` means, or that suspects are found with where it is data; and where it lies."""
+    """Return the run that `source` means, or the one that finds suspects in data, and the folder that contains it."""
     run, folder = find_run_or_data(source, root, fields)
     if folder is None:
         return run, root
     if folder.resolve().name != run.folder_name():
-        raise DataError(f"{folder}: was renamed; its run is called {run.folder_name()}")
+        raise DataError(f"{folder}: was renamed; rename it back to {run.folder_name()}")
     return run, folder.parent
 
 
@@ -130,10 +132,12 @@ def _decisions(
     found = read_csv(suspects, names)
     for index, given in zip(found.index.tolist(), found.given.tolist(), strict=True):
         if index >= len(labels):
-            raise DataError(f"{suspects}: index {index} is out of range for {len(labels)} examples: of other data?")
+            raise DataError(
+                f"{suspects}: index {index} is out of range for {len(labels)} examples; is it for other data?"
+            )
         if labels[index] != given:
-            there, here = names[labels[index]], names[given]
-            raise DataError(f"{suspects}: given is {here!r} at index {index}, but the data say {there!r}: of others?")
+            label, listed = names[labels[index]], names[given]
+            raise DataError(f"{suspects}: label at index {index} is {listed!r}, but {label!r} in the data; other data?")
     return accept_suggestions(found, threshold=threshold, sure=sure, drop=drop)
 
 
@@ -141,33 +145,29 @@ def _retrain(run: Run, root: Path, correction: Correction) -> dict[str, Any]:
     from reweigh.lab.procedures import read_journal
     from reweigh.lab.suspects.correction import retrain
 
-    with Stop() as stop, progress("it") as tell:
-
-        def train(run: Run, root: Path) -> Path:
-            if not (root / run.folder_name() / "result.json").exists():
-                say(run.folder_name())
-            return carry_out(run, root, stop, every_row(tell))
-
-        folder = retrain(run, root, correction, run_one=train)
+    with Stop() as stop, progress("it") as show:
+        folder = retrain(run, root, correction, run_one=trainer(stop, show))
     account = read_journal(folder)
     return {"folder": str(folder), "runs": dict(account.runs), **(account.result or {})}
 
 
 def comparison(before: Mapping[str, Any], after: Mapping[str, Any]) -> RenderableType:
-    """Both models as a table; a hold-out with wrong labels is called so."""
+    """Return the table that compares both models."""
     holdout = before.get("holdout") or "test"
-    words = {
+    titles = {
         "final": f"final {holdout} accuracy",
         "best": f"best {holdout} accuracy",
         "examples": "training examples",
         "wrong_labels": "wrong labels",
     }
-    rows = [(told, before.get(name), after.get(name)) for name, told in words.items() if before.get(name) is not None]
+    rows = [
+        (title, before.get(name), after.get(name)) for name, title in titles.items() if before.get(name) is not None
+    ]
     return table(("", "before", "after"), rows)
 
 
 def _options(correction: Correction, run: Run) -> dict[str, str]:
-    """The fields of a run that make it train on the correction, besides the data's name."""
+    """Return the fields, besides `data`, by which a run trains on the corrected labels."""
     chosen = correction.corrected(run).to_mapping()
     return {name: str(chosen[name]) for name in DATA_FIELDS if name in chosen}
 
@@ -191,11 +191,11 @@ def _show(correction: Correction, run: Run) -> None:
     fixed, dropped, total = (f"{n:,}" for n in (correction.fixed, correction.dropped, correction.examples))
     print(f"{correction.folder}: {fixed} labels fixed and {dropped} examples dropped, of {total}")
     options = (f"--{name.replace('_', '-')} {quoted(value)}" for name, value in _options(correction, run).items())
-    print(f"to train on them: reweigh train --data {quoted(run.data)} {' '.join(options)} ...")
+    print(f"to train on the corrected labels: reweigh train --data {quoted(run.data)} {' '.join(options)} ...")
 
 
 def quoted(word: str) -> str:
-    """A word for a shell, in double quotes where it holds single ones and nothing that they would let through.
+    """Quote a word for a shell; in double quotes if it contains single quotes and nothing special.
 
     >>> print(quoted("digits"), quoted("given('a.npy')"), quoted("$HOME"))
     digits "given('a.npy')" '$HOME'

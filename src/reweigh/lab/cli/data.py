@@ -1,4 +1,4 @@
-"""`reweigh data`: which data sets there are, how to get them, and what is in them."""
+"""`reweigh data`: list, download and describe data sets."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.lab.cli.options import Json
-from reweigh.lab.cli.progress import progress
-from reweigh.lab.cli.terminal import console, print_json, say, table
+from reweigh.lab.cli.terminal import console, print_json, print_stderr, progress, table
 
 if TYPE_CHECKING:
     from reweigh.lab.data import Dataset
     from reweigh.lab.data.dataset import Part
 
-app = typer.Typer(help="Data sets: list them, get them, look into them.", no_args_is_help=True)
+app = typer.Typer(help="List, download and describe data sets.", no_args_is_help=True)
 
 Root = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="The data folder; by default what REWEIGH_DATA says."),
+    typer.Option(metavar="DIR", help="Data directory; default: $REWEIGH_DATA."),
 ]
 
 
 @app.command("list")
 def list_command(root: Root = None, as_json: Json = False) -> None:
-    """List the data sets that have a name, with their licences."""
+    """List the named data sets and their licences."""
     from reweigh.lab.data.get import SOURCES
 
     folder = _folder(root)
@@ -35,34 +34,34 @@ def list_command(root: Root = None, as_json: Json = False) -> None:
         if not source.gives:
             state = "built in"
         elif folder is not None and source.is_in(folder):
-            state = "there"
+            state = "downloaded"
         else:
-            state = "get" if source.files else "by hand"
+            state = "available" if source.files else "manual download"
         rows.append((name, state, source.licence))
     if as_json:
         listed = [{"name": name, "state": state, "licence": licence} for name, state, licence in rows]
         print_json({"root": folder and str(folder), "data": listed})
         return
-    print(f"data folder: {folder if folder is not None else 'none (set REWEIGH_DATA, or give --root)'}\n")
+    print(f"data directory: {folder if folder is not None else 'none (set REWEIGH_DATA, or give --root)'}\n")
     console().print(table(("name", "state", "licence"), rows, left=3))
-    print("\nget: reweigh data get NAME.  Your own data need no name: give train --data a path.")
+    print("\nTo download: reweigh data get NAME. For your own data, give reweigh train --data a path.")
 
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="The data set; see reweigh data list.")],
+    name: Annotated[str, typer.Argument(help="Name of a data set; see reweigh data list.")],
     root: Root = None,
     as_json: Json = False,
 ) -> None:
-    """Download a data set from its official address, check it, and unpack it into the data folder."""
+    """Download a data set from its official address, verify it, and unpack it into the data directory."""
     from reweigh.lab.data.get import SOURCES
     from reweigh.lab.data.get import get as fetch
 
     folder = _folder(root)
     if folder is None and name in SOURCES and SOURCES[name].gives:
-        raise ValueError("no data folder: give --root FOLDER, or set the environment variable REWEIGH_DATA")
-    with progress("B") as tell:
-        paths = fetch(name, folder or Path(), tell)
+        raise ValueError("no data directory: give --root DIR, or set the environment variable REWEIGH_DATA")
+    with progress("B") as show:
+        paths = fetch(name, folder or Path(), show)
     licence = SOURCES[name].licence
     if as_json:
         print_json({"name": name, "paths": list(map(str, paths)), "licence": licence})
@@ -74,17 +73,17 @@ def get(
 
 @app.command()
 def info(
-    spec: Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="A data set: its name, or the path of your own.")],
+    spec: Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="Name of a data set, or path of your own.")],
     root: Root = None,
     label: Annotated[str | None, typer.Option(help="Label column of a table.")] = None,
     text: Annotated[str | None, typer.Option(help="Text column of a table.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Look into a data set: kind, sizes, classes, content hash."""
+    """Describe a data set: kind, sizes, classes and content hash."""
     from reweigh.lab.data.get import SOURCES
     from reweigh.lab.data.registry import load
 
-    say(f"reading {spec}")
+    print_stderr(f"reading {spec}")
     dataset = load(spec, root, label=label, text=text)
     licence = SOURCES[spec].licence if spec in SOURCES else None
     if as_json:
@@ -107,7 +106,7 @@ def info(
     print()
     out.print(table(("class", "train", dataset.holdout), rows[:20]))
     if len(rows) > 20:
-        print(f"... and {len(rows) - 20} more classes; --json gives them all")
+        print(f"... and {len(rows) - 20} more classes; --json prints all")
 
 
 def _counts(part: Part, num_classes: int) -> list[int]:
@@ -134,7 +133,7 @@ def _as_mapping(dataset: Dataset) -> dict[str, Any]:
 
 
 def _folder(root: Path | None) -> Path | None:
-    """The data folder: the option, or the environment's."""
+    """Return the data directory: the option, or that of the environment."""
     if root is not None:
         return root
     found = os.environ.get("REWEIGH_DATA")

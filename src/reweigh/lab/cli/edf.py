@@ -1,4 +1,4 @@
-"""`reweigh edf`: what a weighting emphasises."""
+"""`reweigh edf`: draw emphasis densities."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.lab.cli.options import Json
-from reweigh.lab.cli.outputs import check_output
-from reweigh.lab.cli.terminal import can_print, console, number, print_json, table
+from reweigh.lab.cli.paths import check_output
+from reweigh.lab.cli.terminal import can_print, console, format_value, print_json, table
 from reweigh.lab.spec import is_scheduled, parse
 
 if TYPE_CHECKING:
@@ -24,36 +24,38 @@ COLUMNS, LINES = 34, 8  # of one curve in the terminal
 def edf(
     weightings: Annotated[
         list[str],
-        typer.Argument(metavar="WEIGHTING", help='Such as "DM(0.5, 12)", "GCE(0.7)", CCE, "CCE + 0.5 * MAE".'),
+        typer.Argument(
+            metavar="WEIGHTING", help='Weightings, such as "DM(0.5, 12)", "GCE(0.7)", CCE, "CCE + 0.5 * MAE".'
+        ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Draw them into an .svg or .png file, too."),
+        typer.Option("--output", "-o", metavar="FILE", help="Also draw them into an .svg or .png file."),
     ] = None,
     taper: Annotated[
         float | None,
-        typer.Option(min=0, help="Taper of the objective; by default what training does."),
+        typer.Option(min=0, help="Taper of the objective; default: as in training."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw emphasis density functions: how much an example counts, over the probability p of its label.
+    """Draw emphasis density functions: the weight of an example over the probability p of its label.
 
-    Each curve is w divided by its integral. The objective is what the emitted gradient is the gradient of, with fixed
-    scale; robustness theorems ask that it be bounded.
+    Each curve is w divided by its integral. The objective is the function whose gradient training follows at a fixed
+    scale; robustness theorems require it to be bounded.
     """
     from reweigh.lab.figures.curves import curve_of
     from reweigh.lab.objectives import weighting_from
 
     check_output("--output", output, (".svg", ".png"))
     expressions = [parse(text) for text in weightings]
-    for found in expressions:
-        if is_scheduled(found):
-            raise ValueError(f"{found}: a curve belongs to one moment; give numbers in place of schedules")
-    curves = [curve_of(weighting_from(found), str(found), taper=taper) for found in expressions]
+    for expression in expressions:
+        if is_scheduled(expression):
+            raise ValueError(f"{expression}: a schedule has no single curve; give numbers instead")
+    curves = [curve_of(weighting_from(expression), str(expression), taper=taper) for expression in expressions]
     if output is not None:
-        from reweigh.lab.figures.save import save
+        from reweigh.lab.figures.draw_curves import write_curves
 
-        save(curves, output)
+        write_curves(curves, output)
     if as_json:
         print_json(
             {"curves": [_as_mapping(curve) for curve in curves], "file": None if output is None else str(output)}
@@ -67,11 +69,11 @@ def edf(
 
 
 def side_by_side(curves: Sequence[Curve]) -> RenderableType:
-    """All curves on one scale, as many in a row as there is room for."""
+    """Return all curves as text on one scale, as many in a row as fit."""
     from rich.columns import Columns
 
-    from reweigh.lab.figures.bars import ASCII, BLOCKS, bars
     from reweigh.lab.figures.curves import height_of
+    from reweigh.lab.figures.text import ASCII, BLOCKS, bars
 
     ramp = BLOCKS if can_print(BLOCKS + "└─") else ASCII
     top = height_of(curves)
@@ -87,14 +89,14 @@ def side_by_side(curves: Sequence[Curve]) -> RenderableType:
 
 
 def facts(curves: Sequence[Curve]) -> RenderableType:
-    """The numbers of all curves, one line each."""
+    """Return the table of the curves' numbers, one line each."""
     columns = ("weighting", "mode", "integral", "variance", "of w/∫w", "on p<½", "taper", "objective", "bounded")
     if not can_print("".join(columns)):
         columns = ("weighting", "mode", "integral", "variance", "of w/Z", "on p<0.5", "taper", "objective", "bounded")
     rows = [
         (
             curve.label,
-            " and ".join(map(number, curve.modes)) or "none",
+            " and ".join(map(format_value, curve.modes)) or "none",
             curve.integral,
             curve.variance,
             curve.density_variance,

@@ -1,4 +1,4 @@
-"""`reweigh explore`: turn the knobs of a weighting, in a page."""
+"""`reweigh explore`: a page to try weightings on."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import Annotated
 import typer
 
 from reweigh.lab.cli.options import Json
-from reweigh.lab.cli.outputs import PAGE, check_output
+from reweigh.lab.cli.paths import PAGE, check_output
 from reweigh.lab.cli.terminal import print_json
 
 
 def explore(
     weighting: Annotated[
-        str, typer.Argument(help='Where to start, such as "DM(0.5, 12)" or "GCE(0.7)".')
+        str, typer.Argument(help='The first weighting, such as "DM(0.5, 12)" or "GCE(0.7)".')
     ] = "DM(0.5, 8)",
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("explore.html"),
-    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML page to write.")] = Path(
+        "explore.html"
+    ),
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the explorer: one HTML page with sliders for every weighting, which needs neither server nor network.
+    """Write the weighting explorer: one HTML page with sliders for every weighting, which works offline.
 
-    It shows w, the emphasis density, its mode, variance and shares, the objective, and who gets how much of a batch,
-    beside CCE, GCE and a second weighting, and gives the line of Python and the command to use it.
+    It shows w, the emphasis density with its mode, variance and shares, the objective, and the weight of each example
+    of a batch, compared with CCE, GCE and a second weighting. It also gives the Python line and the command to use.
     """
     from reweigh.lab.record.files import replace_file
     from reweigh.lab.report import explorer_page

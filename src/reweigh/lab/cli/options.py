@@ -1,4 +1,4 @@
-"""The fields of `Run` as options of a command, from `describe()` alone: names, types, choices, defaults, help."""
+"""Command-line options for the fields of `Run`, generated from `describe()`, and options that commands share."""
 
 from __future__ import annotations
 
@@ -13,78 +13,80 @@ import typer
 
 from reweigh.lab.spec import Field, describe
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for programs.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time: on one GPU together, else as processes.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time: together on one GPU, else as processes.")]
 _GPU = "On a GPU"
-Capture = Annotated[bool, typer.Option(help="Replay every iteration as one CUDA graph.", rich_help_panel=_GPU)]
+Capture = Annotated[
+    bool, typer.Option(help="Capture each iteration as a CUDA graph and replay it.", rich_help_panel=_GPU)
+]
 Kernels = Annotated[
-    bool, typer.Option(help="In bf16, take small convolutions from reweigh's own kernels.", rich_help_panel=_GPU)
+    bool, typer.Option(help="Use reweigh's own kernels for small convolutions in bf16.", rich_help_panel=_GPU)
 ]
 Compile = Annotated[
     Optional[bool],  # noqa: UP045 - typer reads it at run time
     typer.Option(
         "--compile/--no-compile",
-        help="Compile the net; by default where a run in bf16 is long enough.",
+        help="Compile the net; default: for long runs in bf16.",
         rich_help_panel=_GPU,
     ),
 ]
-RunsRoot = Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Where the folders of runs lie.")]
+RunsRoot = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Directory containing runs.")]
 
-# The fields come in order; each of these begins a group of them in the help.
+# Fields are in order; each of these starts a panel of the help.
 _PANELS = {
     "data": "Data and noise",
     "net": "Net",
-    "weighting": "Taught by",
+    "weighting": "Loss or method",
     "iterations": "Training",
     "evaluate_every": "Record",
 }
-ONE = "exactly one of --weighting, --loss, --method"
+EXACTLY_ONE = "exactly one of --weighting, --loss, --method"
 
-# What `suspects.default_run` makes of data: the fields in which it differs from `Run`, and what it is taught by.
-FOR_DATA = {
+# The fields in which `suspects.default_run` differs from `Run`, and its choice of loss.
+SUSPECTS_DEFAULTS = {
     "image_size": "64",
     "net": "mlp-256, for images resnet20",
     "iterations": "40 epochs, 800 to 20000",
-    "sampler": "shuffled, balanced where classes are unbalanced",
+    "sampler": "shuffled, balanced if classes are unbalanced",
     "augment": "none, for images pad-crop-flip",
     "lr": "0.03, for images 0.1",
     "evaluate_every": "a tenth of the iterations",
     "record_p": "on",
     "record_margins": "on",
 }
-FOR_DATA_TAUGHT = "--weighting or --loss; else GCE(0.7), from 50 classes on DM"
+SUSPECTS_LOSS = "--weighting, --loss; else GCE(0.7), from 50 classes DM"
 
 
 def with_fields(
-    fields: Sequence[Field], *, defaults: Mapping[str, str] | None = None, taught: str = ONE
+    fields: Sequence[Field], *, defaults: Mapping[str, str] | None = None, loss: str = EXACTLY_ONE
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command one option per field; it receives those that were given as its argument `fields`.
+    """Add one option per field to a command, which receives the options that are set as its argument `fields`.
 
     Args:
         fields: of `describe()`.
-        defaults: for the help, by field, where the command's own differ from those of `Run`.
-        taught: for the help, how to say what the net is taught by.
+        defaults: the command's own defaults by field, for the help, where they differ from those of `Run`.
+        loss: how the loss or method is chosen, for the help.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def wrapper(**values: Any) -> None:
-            given = {field.name: _given(field, values) for field in fields}
-            command(fields={name: value for name, value in given.items() if value is not None}, **values)
+            chosen = {field.name: _pop_value(field, values) for field in fields}
+            command(fields={name: value for name, value in chosen.items() if value is not None}, **values)
 
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "fields"]
-        options = [parameter for field in fields for parameter in _parameters(field, defaults or {}, taught)]
-        every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *options)]
+        options = [parameter for field in fields for parameter in _parameters(field, defaults or {}, loss)]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *options)]
         wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
-        wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
-        wrapper.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]  # mypy lacks it
+        wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # mypy lacks it
         return wrapper
 
     return decorate
 
 
-def _given(field: Field, values: dict[str, Any]) -> Any:
-    """What was said about a field, taken out of `values`; None where nothing was."""
+def _pop_value(field: Field, values: dict[str, Any]) -> Any:
+    """Remove the value of a field from `values` and return it; None if the option is not set."""
     value = values.pop(field.name)
     if option_type(field.type) is not bool:
         return value
@@ -94,8 +96,8 @@ def _given(field: Field, values: dict[str, Any]) -> Any:
     return True if value else False if off else None
 
 
-def _parameters(field: Field, defaults: Mapping[str, str], taught: str) -> list[inspect.Parameter]:
-    """One option; a switch has a hidden opposite, which would only take room in the help."""
+def _parameters(field: Field, defaults: Mapping[str, str], loss: str) -> list[inspect.Parameter]:
+    """Return the option of a field; the opposite of a switch is not listed in the help."""
     kind = option_type(field.type)
     choices = f": {', '.join(field.choices)}" if field.choices else ""
     default = f" ({defaults[field.name]})" if field.name in defaults else _default(field.default)
@@ -105,7 +107,7 @@ def _parameters(field: Field, defaults: Mapping[str, str], taught: str) -> list[
         help=field.help[0].upper() + field.help[1:] + choices + default,
         show_default=False,
         metavar="A B" if get_origin(kind) is tuple else None,
-        rich_help_panel=f"{panel} ({taught})" if panel == _PANELS["weighting"] else panel,
+        rich_help_panel=f"{panel} ({loss})" if panel == _PANELS["weighting"] else panel,
         autocompletion=_completion(field),
     )
     if kind is not bool:
@@ -123,7 +125,7 @@ def _dashed(name: str) -> str:
 
 
 def option_type(kind: Any) -> Any:
-    """The type a command line reads for a field's type: choices and mixtures are texts, which `Run` checks.
+    """Return the option type for a field's type: choices and unions are read as text, which `Run` checks.
 
     >>> option_type(int | None), option_type(float | str), option_type(tuple[float, float])
     (<class 'int'>, <class 'str'>, tuple[float, float])

@@ -1,4 +1,4 @@
-"""`reweigh predict`: what a trained model says of new inputs."""
+"""`reweigh predict`: classes and probabilities of new inputs."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reweigh.lab.cli.find import find_model
 from reweigh.lab.cli.options import Json, RunsRoot
-from reweigh.lab.cli.outputs import check_output
-from reweigh.lab.cli.progress import progress
-from reweigh.lab.cli.terminal import console, print_json, say, table
+from reweigh.lab.cli.paths import check_output, find_model
+from reweigh.lab.cli.terminal import console, print_json, print_stderr, progress, table
 
 if TYPE_CHECKING:
     from reweigh.lab.predict import Predictions
 
 SHOWN = 20  # rows on a terminal
-NAMED = 10  # empty texts
-HEADER = "example,class,p"  # of the CSV, before the probabilities of all classes
+LISTED = 10  # empty texts
+HEADER = "example,class,p"  # first columns of the CSV
 
 
 def predict(
-    model: Annotated[str, typer.Argument(help="A model's folder, or the run that made it.")],
-    inputs: Annotated[Path, typer.Argument(help="A folder of images, an image, a .csv, .parquet, .npz, or .txt.")],
+    model: Annotated[str, typer.Argument(help="Directory of a model, or the run that trained it.")],
+    inputs: Annotated[
+        Path, typer.Argument(help="A directory of images, an image, or a .csv, .parquet, .npz or .txt file.")
+    ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a CSV file."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write the predictions as CSV."),
     ] = None,
-    best: Annotated[bool, typer.Option("--best", help="The best model instead of the final one.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="Use the best model instead of the final one.")] = False,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="The probability of every class, not of the predicted one alone.")
+        bool, typer.Option("--probabilities", help="Write the probabilities of all classes.")
     ] = False,
-    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, ...")] = "auto",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, ...")] = "auto",
     runs: RunsRoot = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Predict classes: for each example its class and the probability of that class.
+    """Predict the class of each example, and its probability.
 
-    Without an output file the rows go to standard output as CSV, or, on a terminal, as a table of the first few. A
-    text that is empty keeps its row, and standard error says where it is.
+    Without --output, predictions are printed as CSV, or on a terminal as a table of the first 20. Empty texts are
+    predicted as well and listed on standard error.
     """
     from reweigh.lab.predict import predict as apply
 
     folder = find_model(model, runs)
     check_output("--output", output, (".csv",), [inputs], begins=HEADER)
-    with progress("examples") as tell:
-        found = apply(folder, inputs, "best" if best else "final", device=device, progress=tell)
+    with progress("examples") as show:
+        found = apply(folder, inputs, "best" if best else "final", device=device, progress=show)
     if found.empty:
-        more = f" and {len(found.empty) - NAMED} more" if len(found.empty) > NAMED else ""
-        places = ", ".join(found.empty[:NAMED]) + more
-        say(f"{inputs}: the text is empty: {places}; predicted there is what the model says of nothing")
+        more = f" and {len(found.empty) - LISTED} more" if len(found.empty) > LISTED else ""
+        places = ", ".join(found.empty[:LISTED]) + more
+        print_stderr(f"{inputs}: empty texts: {places}; their predictions are those for no words at all")
     if output is not None:
         _write(output, as_csv(found, probabilities))
     if as_json:
@@ -67,7 +67,7 @@ def predict(
 
 
 def as_csv(found: Predictions, probabilities: bool) -> str:
-    """A line for each example: its name, the predicted class and its probability, and all probabilities if wanted."""
+    """Return a CSV line for each example: name, predicted class, its probability, and optionally all probabilities."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     names = [f"p({name})" for name in found.class_names] if probabilities else []
@@ -87,15 +87,15 @@ def _write(path: Path, text: str) -> None:
 
 def _as_mapping(found: Predictions, probabilities: bool) -> dict[str, Any]:
     classes = [found.class_names[k] for k in found.classes.tolist()]
-    told = {"example": found.examples, "class": classes, "p": found.p, "empty": found.empty}
-    return told | ({"class_names": found.class_names, "probabilities": found.probabilities} if probabilities else {})
+    mapping = {"example": found.examples, "class": classes, "p": found.p, "empty": found.empty}
+    return mapping | ({"class_names": found.class_names, "probabilities": found.probabilities} if probabilities else {})
 
 
 def _show(found: Predictions) -> None:
     rows = zip(found.examples, (found.class_names[k] for k in found.classes), found.p.tolist(), strict=True)
     console().print(table(("example", "class", "p"), list(rows)[:SHOWN], left=2))
     if len(found.examples) > SHOWN:
-        print(f"... and {len(found.examples) - SHOWN} more; -o FILE.csv writes them all")
+        print(f"... and {len(found.examples) - SHOWN} more; -o FILE.csv writes all")
 
 
 def _is_terminal() -> bool:

@@ -1,4 +1,4 @@
-"""`reweigh report`: runs side by side, as a page, as figures, as event files."""
+"""`reweigh report`: compare runs in a page, figures or TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from reweigh.errors import DataError
-from reweigh.lab.cli.find import find_run
 from reweigh.lab.cli.options import Json, RunsRoot
-from reweigh.lab.cli.outputs import PAGE, check_output
-from reweigh.lab.cli.terminal import print_json, say
+from reweigh.lab.cli.paths import PAGE, check_output, find_run
+from reweigh.lab.cli.terminal import print_json, print_stderr
 
 if TYPE_CHECKING:
     from reweigh.lab.report import Group
 
-MOST = 7  # lines that can be told apart in a drawn figure
+MAX_GROUPS = 7  # lines that can be distinguished in a figure
 
 
 class Format(str, Enum):
-    """What figures can be written as."""
+    """File formats of figures."""
 
     svg = "svg"
     png = "png"
@@ -31,26 +30,30 @@ class Format(str, Enum):
 def report(
     names: Annotated[
         Optional[list[str]],  # noqa: UP045 - typer reads it at run time
-        typer.Argument(metavar="[RUN]...", help="Runs, or folders of runs; all of --runs if none is given."),
+        typer.Argument(metavar="RUN", help="Runs, or directories of runs; default: all of --runs."),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML page to write.")] = Path(
+        "report.html"
+    ),
     title: Annotated[str, typer.Option(help="Title of the page.")] = "Runs",
     figures: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FOLDER", help="Write every figure into this folder, too (extra: plot)."),
+        typer.Option(metavar="DIR", help="Also write every figure into this directory (extra: plot)."),
     ] = None,
-    file_format: Annotated[Format, typer.Option("--format", help="Of these figures.")] = Format.svg,
+    file_format: Annotated[Format, typer.Option("--format", help="File format of the figures.")] = Format.svg,
     tensorboard: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FOLDER", help="Write TensorBoard event files into this folder, too."),
+        typer.Option(
+            metavar="DIR", help="Also write TensorBoard event files into this directory (extra: tensorboard)."
+        ),
     ] = None,
     runs: RunsRoot = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Put runs side by side in one HTML page that needs no network.
+    """Compare runs in one HTML page that works offline.
 
-    Runs that differ only in their seed become one line of the table, with mean and spread. The page holds curves,
-    weights by p, the noise, calibration, provenance, and the explorer of weightings.
+    Runs that differ only in their seed share a line of the table, with mean and standard deviation. The page shows
+    learning curves, weights by p, the noise, calibration, provenance, and the weighting explorer.
 
     Example: reweigh report runs -o page.html --figures figures --format png
     """
@@ -60,9 +63,9 @@ def report(
     check_output("--output", output, PAGE)
     collected = collect(_folders(names or [str(runs)], runs))
     for problem in collected.problems:
-        say(f"left out: {problem}")
+        print_stderr(f"left out: {problem}")
     if not collected.runs:
-        raise DataError("none of these runs can be read; nothing was written")
+        raise DataError("none of these runs can be read; no page was written")
     groups, written = group(collected.runs), [output]
     page = report_page(collected, title)
     replace_file(output, lambda file: file.write(page.encode()))
@@ -72,39 +75,34 @@ def report(
         from reweigh.lab.report.events import write_events
 
         written += write_events(collected.runs, tensorboard)
-    _tell(written, len(collected.runs), as_json)
+    if as_json:
+        print_json({"runs": len(collected.runs), "files": [str(path) for path in written]})
+        return
+    for path in written:
+        print(path)
 
 
 def _folders(names: list[str], runs: Path) -> list[Path]:
-    """A folder is taken as it is; anything else must be the name or hash of a run."""
+    """Return the folders that exist under these names, and those of the runs that the others name."""
     return [Path(name) if Path(name).is_dir() else find_run(name, runs) for name in names]
 
 
 def _draw(groups: list[Group], folder: Path, file_format: Format) -> list[Path]:
-    from reweigh.lab.report import write
+    from reweigh.lab.figures import write_figures
     from reweigh.lab.report.collect import HASH_OF_DATA, leading
-    from reweigh.lab.report.dynamics import densities, dynamics
-    from reweigh.lab.report.inside import inside
+    from reweigh.lab.report.figures import densities, dynamics, group_figures
 
-    chosen = leading(groups, MOST)
+    chosen = leading(groups, MAX_GROUPS)
     together = [*dynamics(chosen, points=400), *filter(None, [densities(chosen)])]
     written = []
     for figure in together:
         written.append(folder / f"{figure.key}.{file_format.value}")
-        write([figure], written[-1])
+        write_figures([figure], written[-1])
     for member in chosen:
         name = member.runs[0].header.run.folder_name()
-        if HASH_OF_DATA in member.varying:  # which the name does not tell
+        if HASH_OF_DATA in member.varying:  # not part of the name
             name = f"{name}-{member.varying[HASH_OF_DATA]}"
-        for inner in inside(member, points=400):
+        for inner in group_figures(member, points=400):
             written.append(folder / name / f"{inner.key}.{file_format.value}")
-            write([inner], written[-1])
+            write_figures([inner], written[-1])
     return written
-
-
-def _tell(written: list[Path], count: int, as_json: bool) -> None:
-    if as_json:
-        print_json({"runs": count, "files": [str(path) for path in written]})
-        return
-    for path in written:
-        print(path)

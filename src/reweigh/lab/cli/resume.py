@@ -1,4 +1,4 @@
-"""`reweigh resume`: go on with what was cut short."""
+"""`reweigh resume`: finish interrupted runs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.errors import DataError
-from reweigh.lab.cli.engine import carry_out_alone, report
-from reweigh.lab.cli.find import find_run
 from reweigh.lab.cli.options import Capture, Compile, Jobs, Json, Kernels, RunsRoot, with_fields
-from reweigh.lab.cli.several import Ended, carry_out_together, failed, report_together
+from reweigh.lab.cli.paths import find_run
+from reweigh.lab.cli.runner import RunOutcome, failed_run, print_run, print_runs, run_one, run_several
 from reweigh.lab.spec import Run, describe
 
 if TYPE_CHECKING:
     from reweigh.lab.run import Speed
 
 
-# What says where or how fast, not what, may differ from the first time.
+# Fields outside the run's hash decide where and how fast it is computed: they may change.
 @with_fields([field for field in describe() if not field.hashed])
 def resume(
     fields: dict[str, Any],
-    run: Annotated[str | None, typer.Argument(help="A run: its folder, or the start of its hash.")] = None,
+    run: Annotated[str | None, typer.Argument(help="A run: its directory, or the start of its hash.")] = None,
     every: Annotated[
         Path | None,
-        typer.Option("--all", metavar="ROOT", help="Go on with every unfinished run in this folder."),
+        typer.Option("--all", metavar="ROOT", help="Resume every unfinished run in this directory."),
     ] = None,
     runs: RunsRoot = Path("runs"),
     jobs: Jobs = 1,
@@ -35,7 +34,7 @@ def resume(
     compiled: Compile = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a run from its last checkpoint; the result is the same as without the break."""
+    """Resume a run from its last checkpoint. The result is identical to that of an uninterrupted run."""
     if (run is None) == (every is None):
         raise ValueError("give either a run or --all ROOT")
     from reweigh.lab.run import Speed
@@ -43,39 +42,39 @@ def resume(
     speed = Speed(capture, kernels, compiled)
     if run is not None:
         folder = find_run(run, runs)
-        report(carry_out_alone(_again(folder, fields), folder.parent, speed), as_json)
+        print_run(run_one(_run_of(folder, fields), folder.parent, speed), as_json)
     elif every is not None:
         _resume_all(every, fields, jobs, speed, as_json)
 
 
-def _again(folder: Path, fields: dict[str, Any]) -> Run:
-    """The run of a folder, elsewhere or otherwise carried out."""
+def _run_of(folder: Path, fields: dict[str, Any]) -> Run:
+    """Return the run of a folder, with other execution fields."""
     from reweigh.lab.record import read_header
 
     run = read_header(folder).run
     if folder.resolve().name != run.folder_name():
-        raise DataError(f"{folder}: was renamed; its run is called {run.folder_name()}")
+        raise DataError(f"{folder}: was renamed; rename it back to {run.folder_name()}")
     return replace(run, **fields)
 
 
 def _resume_all(root: Path, fields: dict[str, Any], jobs: int, speed: Speed, as_json: bool) -> None:
-    """All unfinished runs; one that can't be read or fails does not keep the others from being finished."""
+    """Resume all unfinished runs, also when some of them fail or cannot be read."""
     from reweigh.lab.record import list_runs
 
     if not root.is_dir():
         raise DataError(f"{root}: no such folder")
-    found: list[Run] = []
-    ended: list[Ended] = []
+    unfinished: list[Run] = []
+    failed: list[RunOutcome] = []
     for summary in list_runs(root):
         if summary.state == "done":
             continue
         try:
             if summary.problem is not None:
                 raise DataError(summary.problem)
-            found.append(_again(summary.folder, fields))
+            unfinished.append(_run_of(summary.folder, fields))
         except (DataError, ValueError) as error:
-            ended.append(failed(summary.folder, error))
-    if not found and not ended and not as_json:
+            failed.append(failed_run(summary.folder, error))
+    if not unfinished and not failed and not as_json:
         print(f"nothing to resume in {root}")
         return
-    report_together([*ended, *carry_out_together(found, root, jobs, speed)], as_json)
+    print_runs([*failed, *run_several(unfinished, root, jobs, speed)], as_json)

@@ -1,4 +1,4 @@
-"""`reweigh retrieve`: find the people of a test set again with a trained model, and score how well that goes."""
+"""`reweigh retrieve`: evaluate a model on person re-identification."""
 
 from __future__ import annotations
 
@@ -12,22 +12,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from reweigh.errors import DataError
-from reweigh.lab.cli.find import find_model
 from reweigh.lab.cli.options import Json, RunsRoot
-from reweigh.lab.cli.outputs import PAGE, check_output
-from reweigh.lab.cli.progress import progress
-from reweigh.lab.cli.terminal import console, print_json, table
+from reweigh.lab.cli.paths import PAGE, check_output, find_model
+from reweigh.lab.cli.terminal import console, print_json, progress, table
 
 if TYPE_CHECKING:
     from reweigh.lab.retrieval.retrieve import RetrievalResult
 
 
 VIDEOS = ("mars", "tracklets")
-_PLACES = ("data", "data_root", "test_data", "init_file", "device", "workers")  # fields of a run with folders in them
+_LOCAL = (
+    "data",
+    "data_root",
+    "test_data",
+    "init_file",
+    "device",
+    "workers",
+)  # fields of a run that name places on this machine
 
 
 class FusionName(str, Enum):
-    """How the frames of a tracklet become one feature; snippets are compared as CAE does."""
+    """How the frames of a tracklet are pooled into one feature; snippets are compared as in CAE."""
 
     mean = "mean"
     max = "max"
@@ -36,44 +41,46 @@ class FusionName(str, Enum):
 
 
 class RuleName(str, Enum):
-    """How rankings are scored."""
+    """Evaluation rule."""
 
     official = "official"
     python = "python"
 
 
 def retrieve(
-    model: Annotated[str, typer.Argument(metavar="RUN", help="A run that was trained on people, or its model.")],
+    model: Annotated[str, typer.Argument(metavar="RUN", help="A run trained on people, or its model.")],
     data: Annotated[
         Optional[str],  # noqa: UP045 - typer reads it at run time
-        typer.Option(metavar="mars:FOLDER|FOLDER|TABLE", help="MARS or your own tracklets; by default those of RUN."),
+        typer.Option(metavar="mars:DIR|DIR|TABLE", help="MARS or your own tracklets; default: those of RUN."),
     ] = None,
-    fusion: Annotated[FusionName, typer.Option(help="How frames become one feature.")] = FusionName.mean,
-    rule: Annotated[RuleName, typer.Option(help="How rankings are scored.")] = RuleName.official,
+    fusion: Annotated[FusionName, typer.Option(help="How frames are pooled into one feature.")] = FusionName.mean,
+    rule: Annotated[
+        RuleName, typer.Option(help="Evaluation rule: MARS's own, or that of most Python programs.")
+    ] = RuleName.official,
     page: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Write an HTML page with the queries and what was found."),
+        typer.Option(metavar="FILE", help="Write an HTML page with queries and their rankings."),
     ] = None,
     output: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the scores of all queries (.csv) or features (.npz)."
+            "--output", "-o", metavar="FILE", help="Write the scores of all queries (.csv) or the features (.npz)."
         ),
     ] = None,
-    best: Annotated[bool, typer.Option("--best", help="The best model instead of the final one.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="Use the best model instead of the final one.")] = False,
     cache: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FOLDER", help="Where features are kept; by default in the user's cache."),
+        typer.Option(metavar="DIR", help="Feature cache; default: in the user's cache directory."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that decode frames.")] = 0,
-    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, ...")] = "auto",
+    workers: Annotated[int, typer.Option(min=0, help="Number of processes that decode frames.")] = 0,
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, ...")] = "auto",
     runs: RunsRoot = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Retrieve people: extract a feature of every tracklet, rank the gallery for every query, score the rankings.
+    """Evaluate person re-identification: extract features, rank the gallery for every query, score the rankings.
 
-    Prints CMC at ranks 1, 5, 10 and 20, and mAP. Features are kept: stopped and started again, it goes on where it
-    was, and another rule or page costs nothing.
+    Prints CMC at ranks 1, 5, 10 and 20, and mAP. Features are cached, so that an interrupted command resumes, and
+    another rule or page needs no second extraction.
 
     Example: reweigh retrieve RUN --data mars:data/MARS --page page.html
     """
@@ -88,7 +95,7 @@ def retrieve(
     check_output("--page", page, PAGE, [root])
     index = index_of(kind, root)
     place = device_of(Run(data="tracklets", net="linear", weighting="CCE", device=device))
-    with progress("frames") as tell:
+    with progress("frames") as show:
         found = find(
             folder,
             index,
@@ -98,18 +105,18 @@ def retrieve(
             which="best" if best else "final",
             workers=workers,
             device=place,
-            progress=tell,
+            progress=show,
         )
     made = {"model": str(folder), "data": f"{kind}:{root}", "fusion": fusion.value, "rule": rule.value}
     if output is not None:
         _write(output, found)
     if page is not None:
         _write_page(page, found, folder, made)
-    _tell(found, made | {"file": output and str(output), "page": page and str(page)}, as_json)
+    _print_scores(found, made | {"file": output and str(output), "page": page and str(page)}, as_json)
 
 
 def find_tracklets(data: str | None, model: Path) -> tuple[str, Path]:
-    """The kind of tracklets that `data` names, by default those of the run that made the model, and where they lie."""
+    """Return the kind and folder of the tracklets that `data` names; by default those of the model's run."""
     from reweigh.lab.data.registry import folder_of, with_root
     from reweigh.lab.train.model import load_model
 
@@ -117,20 +124,20 @@ def find_tracklets(data: str | None, model: Path) -> tuple[str, Path]:
         run = load_model(model)[1].run
         kind, own = ("", None) if run is None else with_root(run.data, run.data_root)
         if kind not in VIDEOS:
-            raise DataError(f"{model}: was not trained on tracklets; say with --data what to search")
+            raise DataError(f"{model}: not trained on tracklets; set --data")
         return kind, folder_of(kind, own)
     if data.partition(":")[0] in VIDEOS:
-        kind, _, given = data.partition(":")
-        return kind, folder_of(kind, given or None)
+        kind, _, folder = data.partition(":")
+        return kind, folder_of(kind, folder or None)
     return "tracklets", Path(data)
 
 
 def user_cache() -> Path:
-    """Where features lie if nothing else is said."""
+    """Return the default directory of the feature cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reweigh" / "features"
 
 
-def _tell(found: RetrievalResult, made: dict[str, Any], as_json: bool) -> None:
+def _print_scores(found: RetrievalResult, made: dict[str, Any], as_json: bool) -> None:
     from reweigh.lab.report.retrieval import headline
 
     scores = found.scores
@@ -138,14 +145,14 @@ def _tell(found: RetrievalResult, made: dict[str, Any], as_json: bool) -> None:
         counts = {"queries": len(found.queries), "matched": int(scores.valid.sum()), "gallery": len(found.gallery)}
         print_json(made | counts | {"mAP": scores.mean_ap, "cmc": scores.cmc})
         return
-    told = headline(scores)
-    console().print(table([name for name, _ in told], [[f"{100 * value:.2f} %" for _, value in told]], left=0))
+    named = headline(scores)
+    console().print(table([name for name, _ in named], [[f"{100 * value:.2f} %" for _, value in named]], left=0))
     for path in filter(None, (made["file"], made["page"])):
         print(path)
 
 
 def _write(path: Path, found: RetrievalResult) -> None:
-    """A line for each query, or the features of all tracklets."""
+    """Write the scores of all queries as CSV, or the features of all tracklets as NPZ."""
     from reweigh.lab.record.files import replace_file
 
     content = as_csv(found).encode() if path.suffix.lower() == ".csv" else _as_npz(found)
@@ -153,10 +160,7 @@ def _write(path: Path, found: RetrievalResult) -> None:
 
 
 def as_csv(found: RetrievalResult) -> str:
-    """A line for each query: who it is, its scores, and the tracklet found first; tracklets are counted from 1.
-
-    At the end what the person and both tracklets are called, and who was found.
-    """
+    """Return a CSV line for each query: its person, its scores and its nearest tracklet; tracklets count from 1."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     columns = ["query", "tracklet", "person", "camera", "ap", "first_hit", "matches", "nearest", "right"]
@@ -176,7 +180,9 @@ def _as_npz(found: RetrievalResult) -> bytes:
     import numpy as np
 
     if found.features is None:
-        raise ValueError("--output .npz: snippets have no one feature for a tracklet; take a .csv for the scores")
+        raise ValueError(
+            "--output .npz: with snippets a tracklet has no single feature; write a .csv of scores instead"
+        )
     raw, test = io.BytesIO(), found.test
     np.savez(
         raw,
@@ -184,7 +190,7 @@ def _as_npz(found: RetrievalResult) -> bytes:
         persons=test.persons,
         cameras=test.cameras,
         queries=found.queries,
-        person_names=np.array(test.people),  # of text, which needs no pickling
+        person_names=np.array(test.people),  # as text arrays, which need no pickling
         tracklet_names=np.array(test.names),
     )
     return raw.getvalue()
@@ -195,11 +201,11 @@ def _write_page(path: Path, found: RetrievalResult, model: Path, made: dict[str,
     from reweigh.lab.report.retrieval import retrieval_page
     from reweigh.lab.train.model import load_model
 
-    # only names: a page may be shown to others, whom the folders of this machine are no business of
-    told: dict[str, Any] = {**made, "model": model.resolve().parent.name, "data": Path(made["data"]).name}
-    told |= {"tracklets": f"{len(found.test):,}", "frames": f"{int(found.test.lengths.sum()):,}"}
+    # names only: the page may be shared, and should not show the directories of this machine
+    provenance: dict[str, Any] = {**made, "model": model.resolve().parent.name, "data": Path(made["data"]).name}
+    provenance |= {"tracklets": f"{len(found.test):,}", "frames": f"{int(found.test.lengths.sum()):,}"}
     if (run := load_model(model)[1].run) is not None:
-        told |= {"trained on": Path(run.data).name}
-        told |= {key.replace("_", " "): value for key, value in run.to_mapping().items() if key not in _PLACES}
-    html = retrieval_page(found, "Retrieval", told)
+        provenance |= {"trained on": Path(run.data).name}
+        provenance |= {key.replace("_", " "): value for key, value in run.to_mapping().items() if key not in _LOCAL}
+    html = retrieval_page(found, "Retrieval", provenance)
     replace_file(path, lambda file: file.write(html.encode()))

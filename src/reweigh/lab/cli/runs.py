@@ -1,4 +1,4 @@
-"""`reweigh runs`: what lies in a folder of runs; many of them as one file, and back."""
+"""`reweigh runs`: list runs, and move many of them as one file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import typer
 from typer.core import TyperGroup
 
 from reweigh.errors import DataError
-from reweigh.lab.cli.find import find_run
 from reweigh.lab.cli.options import Json
-from reweigh.lab.cli.several import accuracies, measured_on
-from reweigh.lab.cli.terminal import console, print_json, say, table
+from reweigh.lab.cli.paths import find_run
+from reweigh.lab.cli.runner import accuracies, holdout_of
+from reweigh.lab.cli.terminal import console, print_json, print_stderr, table
 
 if TYPE_CHECKING:
     from reweigh.lab.record import Summary
 
 
 class _ListByDefault(TyperGroup):
-    """`reweigh runs [ROOT]` is `reweigh runs list [ROOT]`."""
+    """Make `reweigh runs [ROOT]` the same as `reweigh runs list [ROOT]`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {*self.commands, "--help"}
@@ -31,10 +31,10 @@ app = typer.Typer(cls=_ListByDefault, help="List runs (runs [ROOT]), or move man
 
 @app.command("list")
 def list_command(
-    root: Annotated[Path, typer.Argument(help="The folder that the runs lie in.")] = Path("runs"),
+    root: Annotated[Path, typer.Argument(help="Directory containing runs.")] = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """List the runs in a folder: what, how far, and how good."""
+    """List the runs in a directory with their settings, progress and accuracy."""
     from reweigh.lab.record import list_runs
 
     if not root.is_dir():
@@ -46,7 +46,19 @@ def list_command(
     if not found:
         print(f"no runs in {root}")
         return
-    columns = ("hash", "state", "evaluated", "data", "net", "taught by", "noise", "tested on", "seed", "final", "best")
+    columns = (
+        "hash",
+        "state",
+        "evaluated",
+        "data",
+        "net",
+        "loss or method",
+        "noise",
+        "tested on",
+        "seed",
+        "final",
+        "best",
+    )
     console().print(table(columns, [_row(summary) for summary in found], left=8))
     for summary in found:
         if summary.problem is not None:
@@ -58,11 +70,11 @@ def _row(summary: Summary) -> tuple[object, ...]:
     if run is None:
         return (summary.folder.name, summary.state)
     noise = None if run.noise is None else f"{run.noise} {'' if run.rate is None else f'{run.rate:g}'}".strip()
-    taught = run.weighting or run.loss or run.method
+    loss = run.weighting or run.loss or run.method
     state = summary.state if result.get("diverged") is None else "diverged"
     step = f"{max(summary.step, 0)}/{run.iterations}"
-    what = (run.data, run.net, taught, noise, measured_on(result), run.seed)
-    return (run.hash(), state, step, *what, *accuracies(result))
+    settings = (run.data, run.net, loss, noise, holdout_of(result), run.seed)
+    return (run.hash(), state, step, *settings, *accuracies(result))
 
 
 def _as_mapping(summary: Summary) -> dict[str, Any]:
@@ -79,25 +91,25 @@ def _as_mapping(summary: Summary) -> dict[str, Any]:
 
 @app.command()
 def pack(
-    archive: Annotated[Path, typer.Argument(help="The file to write: .tar.gz, .tgz or .zip.")],
+    archive: Annotated[Path, typer.Argument(help="The archive to write: .tar.gz, .tgz or .zip.")],
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Runs, by folder or start of hash; all of them if none is given."),
+        typer.Argument(metavar="RUN", help="Runs, by directory or start of hash; default: all."),
     ] = None,
-    root: Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Where they lie.")] = Path("runs"),
+    root: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Directory containing runs.")] = Path("runs"),
     checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="With checkpoints, to go on elsewhere with unfinished runs.")
+        bool, typer.Option("--checkpoints", help="Include checkpoints, to resume unfinished runs elsewhere.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write runs into one file; of all, those that can't be read are left out."""
+    """Write runs into one archive. Without RUN, unreadable runs are skipped."""
     from reweigh.lab.record import list_runs
     from reweigh.lab.record import pack as write
 
     found = [] if names else list_runs(root)
     left_out = [summary.problem for summary in found if summary.problem is not None]
     for problem in left_out:
-        say(f"left out: {problem}")
+        print_stderr(f"left out: {problem}")
     folders = [find_run(name, root) for name in names or ()]
     folders += [summary.folder for summary in found if summary.problem is None]
     if not folders:
@@ -112,15 +124,15 @@ def pack(
 
 @app.command()
 def unpack(
-    archive: Annotated[Path, typer.Argument(help="The file to read.")],
-    root: Annotated[Path, typer.Argument(help="The folder the runs come into.")] = Path("runs"),
+    archive: Annotated[Path, typer.Argument(help="The archive to read.")],
+    root: Annotated[Path, typer.Argument(help="Directory to unpack the runs into.")] = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Bring the runs of a file into a folder; those that are there already stay as they are."""
+    """Unpack the runs of an archive. Runs that already exist are not changed."""
     from reweigh.lab.record import unpack as read
 
     unpacked = read(archive, root)
     if as_json:
         print_json({"root": str(root), "added": unpacked.added, "skipped": unpacked.skipped})
     else:
-        print(f"{root}: {len(unpacked.added)} runs added, {len(unpacked.skipped)} were there already")
+        print(f"{root}: {len(unpacked.added)} runs added, {len(unpacked.skipped)} already existed")

@@ -1,8 +1,7 @@
-"""`reweigh search`: the best setting in a space, by the paper's protocol."""
+"""`reweigh search`: tune hyperparameters, by the paper's protocol."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
@@ -10,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reweigh.lab.cli.failures import INTERRUPTED, STOPPED, EndedError
+from reweigh.lab.cli.exits import ExitError, Stop
 from reweigh.lab.cli.options import Json, RunsRoot, with_fields
-from reweigh.lab.cli.progress import Tell, progress
-from reweigh.lab.cli.stop import Stop
-from reweigh.lab.cli.terminal import console, number, print_json, table
+from reweigh.lab.cli.terminal import ShowProgress, console, format_value, print_json, progress, table
 from reweigh.lab.spec import at_step, describe, parse
 
 if TYPE_CHECKING:
@@ -25,52 +22,54 @@ if TYPE_CHECKING:
 
 
 class On(str, Enum):
-    """What the workers are."""
+    """Where trials run."""
 
     processes = "processes"
     ray = "ray"
 
 
-# --workers are those of the search here; how many processes decode images is left at its default
+# here --workers are those of the search, not the processes that decode images
 @with_fields(
     [field for field in describe() if field.name != "workers"],
-    defaults={"validation": "0.2, or none beside --trusted"},
-    taught="one of --weighting, --loss, --method, or the space",
+    defaults={"validation": "0.2, or none with --trusted"},
+    loss="one of --weighting, --loss, --method, or the space",
 )
 def search(
     fields: dict[str, Any],
     space: Annotated[
         str | None,
-        typer.Option(help="What to choose, as in 'DM(lam=0..2, beta=0.5..24, taper=1e-7..1:log), lr=0.01..0.3:log'."),
+        typer.Option(help="Search space, such as 'DM(lam=0..2, beta=0.5..24, taper=1e-7..1:log), lr=0.01..0.3:log'."),
     ] = None,
-    trials: Annotated[int | None, typer.Option(help="How many to try (40); a space of lists is tried whole.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Workers on this machine; 0 only waits for others.")] = 1,
+    trials: Annotated[int | None, typer.Option(help="Number of trials (40); a grid is searched completely.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Workers on this machine; 0: only wait for others.")] = 1,
     trusted: Annotated[
         str | None,
-        typer.Option(help="Judge by this set: a table, or 'test' for the test part; else by a part held out."),
+        typer.Option(help="Validation set: a table, or 'test' for the test set; default: a hold-out."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=0, help="Final runs on all training data, one for each seed.")] = 3,
-    search_seed: Annotated[int, typer.Option(min=0, help="Seed of the choices.")] = 0,
-    prune: Annotated[bool, typer.Option("--prune/--no-prune", help="Stop trials that are below the median.")] = True,
+    seeds: Annotated[int, typer.Option(min=0, help="Number of final runs on all training data, one per seed.")] = 3,
+    search_seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler.")] = 0,
+    prune: Annotated[bool, typer.Option("--prune/--no-prune", help="Stop trials that fall below the median.")] = True,
     storage: Annotated[
         str | None,
-        typer.Option(envvar="REWEIGH_STORAGE", help="Database URL, if not an SQLite file beside the runs."),
+        typer.Option(envvar="REWEIGH_STORAGE", help="Database URL; default: an SQLite file in the directory of runs."),
     ] = None,
-    study: Annotated[str | None, typer.Option(help="Name of the study, if not made from what is asked for.")] = None,
+    study: Annotated[str | None, typer.Option(help="Name of the study; default: derived from the settings.")] = None,
     join: Annotated[
-        bool, typer.Option("--join", help="Help with a study that is there: --study and --storage.")
+        bool, typer.Option("--join", help="Join an existing study, given by --study and --storage.")
     ] = False,
-    on: Annotated[On, typer.Option(help="Workers as processes here, or on a Ray cluster.")] = On.processes,
-    print_slurm: Annotated[bool, typer.Option("--print-slurm", help="Print a SLURM array script and end.")] = False,
+    on: Annotated[
+        On, typer.Option(help="Run trials in processes on this machine, or on a Ray cluster.")
+    ] = On.processes,
+    print_slurm: Annotated[bool, typer.Option("--print-slurm", help="Print a SLURM array script and exit.")] = False,
     runs: RunsRoot = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Search for the best weighting, learning rate or any other field of a run.
 
-    A fifth of the training part is held out with clean labels (--validation-labels noisy: as they are), a trial is a
-    run on the rest, and the best setting is trained on all training data over several seeds. A range is searched by
-    TPE; lists in braces are a grid. Every trial is an ordinary run, so nothing is computed twice, and the same command
-    goes on with a search that was cut short, or joins it from another machine.
+    A fifth of the training set is held out with clean labels (--validation-labels noisy: with its given labels); each
+    trial trains on the rest. The best setting is then trained on all training data over several seeds. Ranges are
+    searched by TPE; lists in braces form a grid. Every trial is an ordinary run, so none is repeated: the same command
+    resumes an interrupted search, or joins it from another machine.
 
     Example: reweigh search --data digits --net mlp-128 --noise symmetric --rate 0.4 --space "DM(lam=0..2,
     beta=0.5..24)" --trials 20 --workers 2
@@ -79,31 +78,31 @@ def search(
     from reweigh.lab.search.slurm import options, slurm_script
 
     where = {field.name: fields.pop(field.name) for field in describe() if not field.hashed and field.name in fields}
-    asked: dict[str, Any]
+    settings: dict[str, Any]
     if join:
         plan, study = _joined(space, fields, storage, study)
     else:
         if space is None:
-            raise ValueError("give a --space, or --join a study that is there")
+            raise ValueError("give a --space, or --join an existing study")
         first = int(fields.get("seed", 0))
         over = tuple(range(first, first + seeds))
-        asked = {**fields, **where}
-        plan = plan_search(asked, space, trials=trials, trusted=trusted, seed=search_seed, prune=prune, seeds=over)
+        settings = {**fields, **where}
+        plan = plan_search(settings, space, trials=trials, trusted=trusted, seed=search_seed, prune=prune, seeds=over)
     if print_slurm:
-        asked = {"join": True}
+        settings = {"join": True}
         if not join:
-            asked = {**fields, "space": space, "trials": trials, "trusted": trusted, "seeds": seeds}
-            asked |= {"search_seed": search_seed, **({} if prune else {"prune": False})}
-        command = ["reweigh", "search", *options({**asked, **where, "study": study, "runs": runs})]
+            settings = {**fields, "space": space, "trials": trials, "trusted": trusted, "seeds": seeds}
+            settings |= {"search_seed": search_seed, **({} if prune else {"prune": False})}
+        command = ["reweigh", "search", *options({**settings, **where, "study": study, "runs": runs})]
         print(slurm_script(command, max(1, workers), storage), end="")
         return
-    outcome = _carry_out(plan, runs, storage, study, workers, on, where)
+    outcome = _execute(plan, runs, storage, study, workers, on, where)
     written = runs / outcome.name / "search.html"
     _write_page(outcome, written)
     if as_json:
         print_json(outcome.to_mapping() | {"page": str(written)})
     else:
-        report(outcome)
+        print_outcome(outcome)
         print(f"\n{written}")
 
 
@@ -112,23 +111,25 @@ def _joined(space: str | None, fields: dict[str, Any], storage: str | None, stud
     from reweigh.lab.search.study import join_study
 
     if space is not None or fields:
-        raise ValueError(f"a study that is joined knows what to do; leave out {next(iter([*fields, 'space']))}")
+        raise ValueError(
+            f"--join takes all settings from the study; remove --{next(iter([*fields, 'space'])).replace('_', '-')}"
+        )
     if storage is None or study is None:
         raise ValueError("--join needs --storage and --study")
     return join_study(open_storage(storage), study)[1], study
 
 
-def _carry_out(
+def _execute(
     plan: Plan, runs: Path, storage: str | None, study: str | None, workers: int, on: On, where: dict[str, Any]
 ) -> Outcome:
-    from reweigh.lab.search import search as carry_out
+    from reweigh.lab.search import search as execute_search
     from reweigh.lab.search.search import SearchStopped
     from reweigh.lab.search.storage import quiet
 
     quiet()
-    with Stop() as stop, progress("trials") as tell:
+    with Stop() as stop, progress("trials") as show:
         try:
-            return carry_out(
+            return execute_search(
                 plan,
                 runs,
                 storage=storage,
@@ -136,15 +137,15 @@ def _carry_out(
                 workers=workers,
                 on=on.value,
                 where=where,
-                watch=_teller(tell),
+                watch=_watcher(show),
                 should_stop=stop,
             )
         except SearchStopped as error:
-            raise EndedError(STOPPED if stop.signal == signal.SIGTERM else INTERRUPTED, str(error)) from error
+            raise ExitError(stop.code, str(error)) from error
 
 
-def _teller(tell: Tell) -> Any:
-    """Tells of every change; looks come more often than changes."""
+def _watcher(show: ShowProgress) -> Any:
+    """Return a watcher that shows progress when it has changed, not at every poll."""
     last: list[object] = [None]
 
     def watch(stage: str, found: Sequence[Slot]) -> None:
@@ -155,33 +156,33 @@ def _teller(tell: Tell) -> Any:
                 slot.trial.value for slot in found if slot.trial is not None and slot.trial.state.name == "COMPLETE"
             ]
             best = max((score for score in scores if score is not None), default=None)
-            tell(done, len(found), line="final runs" if stage == "final" else f"trials, best {number(best)}")
+            show(done, len(found), line="final runs" if stage == "final" else f"trials, best {format_value(best)}")
 
     return watch
 
 
-def report(outcome: Outcome) -> None:
-    """The table of trials, best first; the chosen setting; its accuracy over seeds."""
+def print_outcome(outcome: Outcome) -> None:
+    """Print the table of trials, the best setting, and its accuracy over seeds."""
     console().print(trials_table(outcome))
     print(f"\nvalidation set: {outcome.plan.judged}")
     best = outcome.best
     if best is None:
         return
     setting = ", ".join(f"{name} {value}" for name, value in outcome.setting(best).items())
-    print(f"best: trial {best.slot}: {setting}: validation accuracy {number(best.score)}")
+    print(f"best: trial {best.slot}: {setting}: validation accuracy {format_value(best.score)}")
     seeds = ", ".join(str(final.seed) for final in outcome.finals)
     if outcome.accuracy is not None:
         mean, deviation = outcome.accuracy
-        spread = "" if deviation is None else f" +- {number(deviation)}"
-        print(f"on all training data: {outcome.holdout} accuracy {number(mean)}{spread} (final, seeds {seeds})")
+        spread = "" if deviation is None else f" +- {format_value(deviation)}"
+        print(f"on all training data: {outcome.holdout} accuracy {format_value(mean)}{spread} (final, seeds {seeds})")
     elif outcome.finals:
-        print(f"on all training data: trained with seeds {seeds}; the data have no test part to judge them by")
+        print(f"on all training data: trained with seeds {seeds}; not evaluated, because there is no test set")
     if outcome.gone:
         print(f"on all training data: the runs of seeds {', '.join(map(str, outcome.gone))} have been removed")
 
 
 def trials_table(outcome: Outcome) -> RenderableType:
-    """One line per trial, the best first."""
+    """Return the table of trials, the best first."""
     from reweigh.lab.search.chart import choices
 
     rows = [(tried, choices(outcome, tried)) for tried in outcome.tried]
@@ -196,7 +197,7 @@ def trials_table(outcome: Outcome) -> RenderableType:
 
 def _write_page(outcome: Outcome, path: Path) -> None:
     from reweigh.lab.figures.curves import curve_of
-    from reweigh.lab.figures.svg import svg
+    from reweigh.lab.figures.draw_curves import curves_svg
     from reweigh.lab.objectives import weighting_from
     from reweigh.lab.record.files import replace_file
     from reweigh.lab.search.page import page
@@ -206,6 +207,6 @@ def _write_page(outcome: Outcome, path: Path) -> None:
     density = None
     if setting.get("weighting") is not None:
         expression = at_step(parse(setting["weighting"]), 0, outcome.plan.iterations)
-        density = svg([curve_of(weighting_from(expression), str(setting["weighting"]))])
+        density = curves_svg([curve_of(weighting_from(expression), str(setting["weighting"]))])
     content = page(outcome, density).encode()
     replace_file(path, lambda file: file.write(content))

@@ -1,4 +1,4 @@
-"""`reweigh show`: one run, whole."""
+"""`reweigh show`: one run in detail."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reweigh.lab.cli.engine import called, knows_truth, print_result
-from reweigh.lab.cli.find import find_run
 from reweigh.lab.cli.options import Json, RunsRoot
-from reweigh.lab.cli.terminal import can_print, console, number, print_json, table
+from reweigh.lab.cli.paths import find_run
+from reweigh.lab.cli.runner import column_title, has_true_labels, print_result
+from reweigh.lab.cli.terminal import can_print, console, format_value, print_json, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from reweigh.lab.record import Header
 
-# The scalars of a row, the most telling first; a narrow terminal shows fewer of them, --json all there is.
+# The scalars of a row, the most important first: a narrow terminal shows fewer, --json prints all.
 SHOWN = (
     "step",
     "loss",
@@ -39,12 +39,12 @@ WIDEST = 60  # characters of a sparkline
 
 
 def show(
-    run: Annotated[str, typer.Argument(help="A run: its folder, or the start of its hash.")],
-    most: Annotated[int, typer.Option("--rows", min=0, help="Rows to show, evenly spaced; 0 for all.")] = 12,
+    run: Annotated[str, typer.Argument(help="A run: its directory, or the start of its hash.")],
+    most: Annotated[int, typer.Option("--rows", min=0, help="Number of rows to show, evenly spaced; 0: all.")] = 12,
     runs: RunsRoot = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Show a run: what it is, where it comes from, how it went, what it gave."""
+    """Show the settings, provenance, learning curves and result of a run."""
     from reweigh.lab.record import read_whole
 
     folder = find_run(run, runs)
@@ -63,20 +63,20 @@ def show(
         out.print(curves_table(rows, holdout))
     print()
     if result is None:
-        print(f"not done; to go on: reweigh resume {folder}")
+        print(f"not finished; to resume: reweigh resume {folder}")
     else:
         print_result(result)
 
 
 def provenance(header: Header) -> list[tuple[str, str]]:
-    """What the run is, and what decided its result besides."""
+    """Return the fields of the run, and everything else that decided its result."""
     lines = [(name, str(value)) for name, value in header.run.to_mapping().items()]
     lines.append(("examples", f"{header.examples:,}"))
     noise = header.details.get("noise")
     if noise is not None:
-        lines.append(("measured noise", f"{number(noise['measured'])} (nominal {number(noise['rate'])})"))
+        lines.append(("measured noise", f"{format_value(noise['measured'])} (nominal {format_value(noise['rate'])})"))
     if (holdout := header.details.get("holdout", "test")) != "test":
-        lines.append(("tested on", f"{holdout}: a part of these data, set aside with its labels as given"))
+        lines.append(("tested on", f"{holdout}: part of these data, held out with its given labels"))
     lines += [("data hash", header.data_hash[:12]), ("label hash", header.label_hash[:12])]
     for environment in header.environments:
         facts = (f"{name} {value}" for name, value in environment.items() if value not in (None, False))
@@ -85,35 +85,29 @@ def provenance(header: Header) -> list[tuple[str, str]]:
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], most: int, width: int, holdout: str = "test") -> RenderableType:
-    """The rows, or `most` of them from the first to the last, with the columns that `width` has room for."""
+    """Return the table of at most `most` rows, from the first to the last, with the columns that fit in `width`."""
+    from reweigh.lab.figures.figure import thin
+
     names = [name for name in SHOWN if any(row.get(name) is not None for row in rows)]
-    heads = [called(name, holdout, knows_truth(rows)).split() for name in names]
-    chosen = [[number(rows[i].get(name)) for name in names] for i in spaced(len(rows), most)]
+    heads = [column_title(name, holdout, has_true_labels(rows)).split() for name in names]
+    chosen = [[format_value(rows[i].get(name)) for name in names] for i in thin(len(rows), most or len(rows))]
     room = [2 + max(map(len, (*head, *column))) for head, *column in zip(heads, *chosen, strict=True)]
     fit = sum(total <= width for total in accumulate(room))
     return table(["\n".join(head) for head in heads[:fit]], [row[:fit] for row in chosen], left=0)
 
 
 def curves_table(rows: Sequence[Mapping[str, Any]], holdout: str = "test") -> RenderableType:
-    """A sparkline for each column, with its first and last value."""
-    from reweigh.lab.figures.bars import ASCII, BLOCKS, sparkline
+    """Return a sparkline of each column, with its first and last value."""
+    from reweigh.lab.figures.figure import thin
+    from reweigh.lab.figures.text import ASCII, BLOCKS, sparkline
 
     ramp = BLOCKS if can_print(BLOCKS) else ASCII
     lines = []
     for name in SHOWN[1:-1]:  # neither step nor learning rate
-        values = [rows[i].get(name) for i in spaced(len(rows), WIDEST)]
-        there = [value for value in values if value is not None]
-        if there:
-            lines.append((called(name, holdout, knows_truth(rows)), sparkline(values, ramp), there[0], there[-1]))
+        values = [rows[i].get(name) for i in thin(len(rows), WIDEST)]
+        measured = [value for value in values if value is not None]
+        if measured:
+            lines.append(
+                (column_title(name, holdout, has_true_labels(rows)), sparkline(values, ramp), measured[0], measured[-1])
+            )
     return table(("", "over time", "first", "last"), lines, left=2)
-
-
-def spaced(count: int, most: int) -> list[int]:
-    """At most `most` of `count` indices, evenly spaced, with both ends; all of them for 0.
-
-    >>> spaced(10, 4), spaced(3, 10), spaced(3, 0), spaced(5, 1)
-    ([0, 3, 6, 9], [0, 1, 2], [0, 1, 2], [4])
-    """
-    if most == 0 or count <= most:
-        return list(range(count))
-    return [round(i * (count - 1) / (most - 1)) for i in range(most)] if most > 1 else [count - 1]

@@ -1,4 +1,4 @@
-"""`reweigh suspects`: which training labels to look at, and how many are wrong."""
+"""`reweigh suspects`: find training labels that are probably wrong, and estimate how many are."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reweigh.lab.cli.engine import carry_out, every_row
-from reweigh.lab.cli.find import find_run_or_data, places_in
-from reweigh.lab.cli.options import FOR_DATA, FOR_DATA_TAUGHT, Json, RunsRoot, with_fields
-from reweigh.lab.cli.outputs import PAGE, check_output, files_of
-from reweigh.lab.cli.progress import progress
-from reweigh.lab.cli.stop import Stop
-from reweigh.lab.cli.terminal import console, print_json, say, table
+from reweigh.lab.cli.exits import Stop
+from reweigh.lab.cli.options import SUSPECTS_DEFAULTS, SUSPECTS_LOSS, Json, RunsRoot, with_fields
+from reweigh.lab.cli.paths import PAGE, check_output, execution_fields, find_run_or_data, input_files
+from reweigh.lab.cli.runner import trainer
+from reweigh.lab.cli.terminal import console, print_json, progress, table
 from reweigh.lab.spec import Run, describe
 
 if TYPE_CHECKING:
@@ -22,36 +20,49 @@ if TYPE_CHECKING:
     from reweigh.labels import Suspects
 
 SHOWN = 10
-WIDTH = 60  # of a source in the table on the terminal
+WIDTH = 60  # of the column "example"
 
 
-# `--method` is the score here; a run by a method of training is made with `reweigh train`.
+# accepts every training option except --method, which is the score here
 @with_fields(
-    [field for field in describe() if field.name not in ("data", "method")], defaults=FOR_DATA, taught=FOR_DATA_TAUGHT
+    [field for field in describe() if field.name not in ("data", "method")],
+    defaults=SUSPECTS_DEFAULTS,
+    loss=SUSPECTS_LOSS,
 )
 def suspects(
     fields: dict[str, Any],
-    source: Annotated[str, typer.Argument(help="A finished run (folder, name or hash), or data as for reweigh train.")],
+    source: Annotated[
+        str, typer.Argument(help="A finished run (directory, name or hash), or data as for reweigh train.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all examples as CSV, worst first.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write all examples as CSV, most suspicious first."),
     ] = None,
     page: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write an HTML page to look at the worst of them and decide.")
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML page to review the most suspicious examples.")
     ] = None,
-    method: Annotated[str, typer.Option(help="What to rank by: auto, final-p, mean-p, duel, aum or mixture.")] = "auto",
+    method: Annotated[
+        str, typer.Option(help="Score to rank by: auto, final-p, mean-p, duel, aum or mixture.")
+    ] = "auto",
     folds: Annotated[
-        int | None, typer.Option(min=2, help="Judge every example by a model that has not seen it: so many more runs.")
+        int | None,
+        typer.Option(
+            min=2, help="Score each example by a model that was not trained on it; trains N extra models.", metavar="N"
+        ),
     ] = None,
     threshold_samples: Annotated[
-        bool, typer.Option("--threshold-samples", help="Draw the line of aum by threshold samples: two more runs.")
+        bool,
+        typer.Option(
+            "--threshold-samples", help="Set the threshold of aum by threshold samples; trains 2 extra models."
+        ),
     ] = False,
     runs: RunsRoot = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Find training labels that are probably wrong, worst first, and estimate how many there are.
+    """Find training labels that are probably wrong, and estimate how many there are.
 
-    A finished run tells it by what it recorded (--record-p, --record-margins) and by its model. Given data, a robust
-    run is trained first; every option of a run can be set, such as --net, --iterations, --label-column or --device.
+    For a finished run, labels are scored by its model and by what it recorded (--record-p, --record-margins). For data,
+    a robust model is trained first; all training options apply, such as --net, --iterations, --label-column, --device.
 
     Example: reweigh suspects photos/ -o suspects.csv
     """
@@ -61,18 +72,13 @@ def suspects(
 
     if method not in METHODS:
         raise ValueError(f"--method is {method!r}; expected one of {', '.join(METHODS)}")
-    run, folder = find_run_or_data(source, runs, fields, anyway=("seed",))
-    read = files_of(run)
+    run, folder = find_run_or_data(source, runs, fields, allowed=("seed",))
+    read = input_files(run)
     check_output("--output", output, (".csv",), read, begins=",".join(COLUMNS[:3]))
     check_output("--page", page, PAGE, read)
     seed = int(fields.get("seed", 0))
-    with Stop() as stop, progress("it") as tell:
-
-        def train(run: Run, root: Path) -> Path:
-            if not (root / run.folder_name() / "result.json").exists():
-                say(run.folder_name())
-            return carry_out(run, root, stop, every_row(tell))
-
+    with Stop() as stop, progress("it") as show:
+        train = trainer(stop, show)
         folder = train(run, runs) if folder is None else folder
         found = suspects_of(
             folder,
@@ -80,7 +86,7 @@ def suspects(
             folds=folds,
             threshold_samples=threshold_samples,
             seed=seed,
-            where=places_in(fields),
+            where=execution_fields(fields),
             run_one=train,
         )
     if output is not None:
@@ -93,11 +99,11 @@ def suspects(
         return
     _show(found, folder)
     if output is not None:
-        print(f"{output}: {len(found.suspects)} examples, the most suspicious first")
+        print(f"{output}: {len(found.suspects)} examples, most suspicious first")
     if page is not None:
         root = [] if run.data_root is None else ["--data-root", run.data_root]
         then = ["reweigh", "correct", str(folder), *root, "--decisions", "decisions.csv", "-o", "corrected"]
-        print(f"{page}: look at the worst of them and decide; then: {shlex.join(then)}")
+        print(f"{page}: review the most suspicious examples, then run: {shlex.join(then)}")
 
 
 def _write_page(path: Path, run: Run, folder: Path, found: Suspects) -> None:
@@ -110,14 +116,14 @@ def _write_page(path: Path, run: Run, folder: Path, found: Suspects) -> None:
 
 def _as_mapping(found: RunSuspects) -> dict[str, Any]:
     suspects, noise = found.suspects, found.suspects.noise
-    told = {
+    mapping = {
         "examples": len(suspects),
         "issues": int(suspects.issue.sum()),
         "how": suspects.description,
         "noise": None if noise is None else vars(noise),
         "worst": [_line(suspects, i) for i in suspects.ranked()[:SHOWN].tolist()],
     }
-    return told if found.clean is None else told | {"truth": _against_truth(found)}
+    return mapping if found.clean is None else mapping | {"truth": _against_truth(found)}
 
 
 def _line(suspects: Suspects, i: int) -> dict[str, Any]:
@@ -132,7 +138,7 @@ def _line(suspects: Suspects, i: int) -> dict[str, Any]:
 
 
 def _against_truth(found: RunSuspects) -> dict[str, float]:
-    """How good the list is, where it is known which labels are wrong."""
+    """Return the quality of the list, for data whose true labels are known."""
     import torch
 
     from reweigh.metrics import auroc, average_precision
@@ -161,33 +167,29 @@ def _show(found: RunSuspects, folder: Path) -> None:
         for w in worst
     ]
     console().print(table(("example", "given", "suggested", "issue", "index", "score"), rows, left=4))
-    print(f"{int(suspects.issue.sum()):,} of {len(suspects):,} labels called wrong, by {suspects.description}")
+    print(f"{int(suspects.issue.sum()):,} of {len(suspects):,} labels are suspects; scored by {suspects.description}")
     if read_header(folder).details.get("holdout") == NOISY_HOLDOUT:
-        print("not judged: the part of the data that was held out to test the model")
+        print("not scored: the examples held out to test the model")
     if noise is not None:
-        print(f"estimated share of wrong labels: {noise.rate:.1%} (95 % interval {noise.low:.1%} to {noise.high:.1%})")
+        print(f"estimated noise rate: {noise.rate:.1%} (95 % interval {noise.low:.1%} to {noise.high:.1%})")
         if noise.rate > 0.5:
-            print("more than half: a model that has learnt little says so of good labels, too; see how it tests")
+            print("more than half: check the model's test accuracy; a poor model also scores clean labels as wrong")
     if found.clean is not None:
-        print(_in_truth(_against_truth(found), bool(suspects.issue.any())))
+        print(_quality_line(_against_truth(found), bool(suspects.issue.any())))
 
 
-def _in_truth(truth: dict[str, float], any_issue: bool) -> str:
-    """What `_against_truth` found, in a sentence without what cannot be told.
+def _quality_line(truth: dict[str, float], any_issue: bool) -> str:
+    """Return the quality of the list in a line, without the measures that are undefined.
 
-    >>> _in_truth({"rate": 0.0, "auroc": float("nan")}, True)
-    'in truth no label is wrong'
+    >>> _quality_line({"rate": 0.0, "auroc": float("nan")}, True)
+    'true noise rate: 0.0%'
     """
+    line = f"true noise rate: {truth['rate']:.1%}"
     if truth["rate"] == 0:
-        return "in truth no label is wrong"
-    told = f"in truth {truth['rate']:.1%} are wrong"
+        return line
     if truth["rate"] < 1:
-        told += f": AUROC {truth['auroc']:.4f}, average precision {truth['average_precision']:.4f}"
-    if not any_issue:
-        return f"{told}; none of them is called wrong"
-    return (
-        f"{told}; of those called wrong {truth['precision']:.1%} are, which is {truth['recall']:.1%} of all wrong ones"
-    )
+        line += f"; AUROC {truth['auroc']:.4f}, average precision {truth['average_precision']:.4f}"
+    return f"{line}; precision {truth['precision']:.1%}, recall {truth['recall']:.1%}" if any_issue else line
 
 
 def _short(source: str) -> str:

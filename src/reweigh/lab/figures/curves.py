@@ -1,4 +1,4 @@
-"""What there is to see of a weighting: its curve over p, and the few numbers that describe it."""
+"""Emphasis curves of weightings: w over p, and the numbers that describe it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ POINTS = 401
 
 @dataclass(frozen=True)
 class Curve:
-    """A weighting over p in [0, 1], and its numbers.
+    """The curve of a weighting over p in [0, 1], and its numbers.
 
     Attributes:
-        label: its name.
-        p: evenly spaced from 0 to 1.
-        h: w / Z at those p, the emphasis density; w itself where Z is infinite.
-        mode: argmax of w; a pair where both ends tie, None where w is constant.
-        integral: Z, of w over p; may be inf.
-        variance: the emphasis variance, of w for p uniform on [0, 1].
-        density_variance: the same of h = w / Z, which compares weightings of different scale.
-        hard: the share of the whole weight on p < 1/2; None where Z is infinite.
-        taper: with which the objective was taken.
-        objective: (inf, sup) of the potential with fixed scale, as p goes to 1 and to 0.
+        label: name in legends and tables.
+        p: evenly spaced points from 0 to 1.
+        h: the emphasis density w / Z at those p; w if Z is infinite.
+        mode: argmax of w; a pair if both ends tie, None if w is constant.
+        integral: Z, the integral of w over p; may be inf.
+        variance: emphasis variance: that of w for p uniform on [0, 1].
+        density_variance: variance of h = w / Z, comparable between weightings of different scale.
+        hard: share of the weight on p < 1/2; None if Z is infinite.
+        taper: taper of the objective.
+        objective: (inf, sup) of the potential at fixed scale, as p goes to 1 and to 0.
     """
 
     label: str
@@ -47,23 +47,23 @@ class Curve:
 
     @property
     def bounded(self) -> bool:
-        """Whether the objective lies between two finite numbers."""
+        """Return whether the objective lies between two finite numbers."""
         return all(map(math.isfinite, self.objective))
 
     @property
     def modes(self) -> tuple[float, ...]:
-        """The modes, none to two of them."""
+        """Return the modes, none to two."""
         if self.mode is None:
             return ()
         return self.mode if isinstance(self.mode, tuple) else (self.mode,)
 
     def at(self, p: float) -> float:
-        """h at the nearest of the points."""
+        """Return h at the nearest point."""
         return self.h[round(p * (len(self.p) - 1))]
 
 
 def density_of(weighting: Weighting) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """p evenly from 0 to 1 and h = w / Z there, w itself where Z is infinite: a curve without its numbers, which cost.
+    """Return evenly spaced p from 0 to 1 and h = w / Z, or w if Z is infinite: a curve without its slow numbers.
 
     >>> from reweigh.weightings import CCE
     >>> density_of(CCE())[1][0]
@@ -81,12 +81,12 @@ def _density(weighting: Weighting, log_z: float) -> tuple[tuple[float, ...], tup
 def curve_of(
     weighting: Weighting | Callable[..., Tensor], label: str | None = None, *, taper: float | None = None
 ) -> Curve:
-    """The curve of a weighting.
+    """Return the curve of a weighting.
 
     Args:
         weighting: with numbers as parameters, not tensors; or a function of p.
-        label: what to call it; by default its repr.
-        taper: of the objective; None is what `Criterion` does: none for a loss, the published one for a density.
+        label: its name; by default its repr.
+        taper: taper of the objective; None: that of `Criterion`, 0 for a loss and the published one for a density.
 
     >>> from reweigh.weightings import CCE
     >>> curve = curve_of(CCE())
@@ -117,13 +117,13 @@ def curve_of(
 
 
 def height_of(curves: Sequence[Curve]) -> float:
-    """The upper edge of a figure that shows all curves; one far above the others is cut off, or it would hide them."""
+    """Return the upper end of the axis for these curves; one far above the others is cut off, to keep them visible."""
     peaks = [max((h for h in curve.h if math.isfinite(h)), default=1.0) for curve in curves]
     return min(max(peaks), 5 * statistics.median(peaks)) or 1.0
 
 
 def _density_variance(weighting: Weighting, log_z: float) -> float:
-    """∫ h² dp - 1, which is finite even where w itself overflows."""
+    """Return ∫ h² dp - 1, which is finite even where w overflows."""
     return max(0.0, float(torch.expm1(log_integral(weighting, power=2) - 2 * log_z)))
 
 
@@ -132,4 +132,4 @@ def _objective(weighting: Weighting, taper: float) -> tuple[float, float]:
         low, high = potential_range(weighting, taper)
     except ValueError:  # w is infinite at p = 1: there is no objective
         return -math.inf, math.inf
-    return low, math.inf if math.isnan(high) else high  # where w is beyond the numbers there are
+    return low, math.inf if math.isnan(high) else high  # where w overflows

@@ -1,4 +1,4 @@
-"""The rows of runs as TensorBoard event files (extra `tensorboard`)."""
+"""Write the rows of runs as TensorBoard event files (extra `tensorboard`)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from reweigh.errors import require
-from reweigh.lab.report.collect import Told
+from reweigh.lab.report.collect import RunSummary
 
 
-def write_events(runs: Iterable[Told], root: Path) -> list[Path]:
-    """One folder of event files per run: its numbers as scalars, its histograms over p as histograms.
+def write_events(runs: Iterable[RunSummary], root: Path) -> list[Path]:
+    """Write a folder of event files per run, with its numbers as scalars and its histograms of p as histograms.
 
     Args:
         runs: finished or not.
-        root: TensorBoard's --logdir; each run gets a folder with its own name, which must not be there yet, since
-            events that are written twice are shown twice.
+        root: TensorBoard's --logdir. Each run gets a folder of its name, which must not exist: TensorBoard would show
+            its events twice.
 
     Returns:
         the folders.
@@ -25,16 +25,16 @@ def write_events(runs: Iterable[Told], root: Path) -> list[Path]:
     from torch.utils.tensorboard.writer import SummaryWriter
 
     chosen = list(runs)
-    folders = [root / told.folder.resolve().name for told in chosen]
+    folders = [root / run.folder.resolve().name for run in chosen]
     for i, folder in enumerate(folders):
         if folder in folders[:i]:
-            both = f"{chosen[i].folder} is called like {chosen[folders.index(folder)].folder}"
-            raise ValueError(f"{both}: TensorBoard would show their events as those of one run")
+            both = f"{chosen[i].folder} and {chosen[folders.index(folder)].folder} have the same name"
+            raise ValueError(f"{both}: TensorBoard would show them as one run")
         if folder.exists():
-            raise ValueError(f"{folder}: is there already; TensorBoard would show its events twice")
-    for told, folder in zip(chosen, folders, strict=True):
+            raise ValueError(f"{folder}: already exists; TensorBoard would show its events twice")
+    for run, folder in zip(chosen, folders, strict=True):
         writer: Any = SummaryWriter(str(folder))
-        for row in told.rows:
+        for row in run.rows:
             for name, value in row.items():
                 if isinstance(value, int | float) and name != "step":
                     writer.add_scalar(_tag(name), value, row["step"])
@@ -45,7 +45,7 @@ def write_events(runs: Iterable[Told], root: Path) -> list[Path]:
 
 
 def _tag(name: str) -> str:
-    """The part before the first underscore becomes TensorBoard's section.
+    """Return the tag of a column: the part before its first underscore is TensorBoard's section.
 
     >>> _tag("test_accuracy"), _tag("lr")
     ('test/accuracy', 'run/lr')
@@ -55,7 +55,7 @@ def _tag(name: str) -> str:
 
 
 def _histogram(writer: Any, tag: str, shares: list[float], step: int) -> None:
-    """Shares by equal bins of [0, 1], told as counts at the middles of the bins."""
+    """Write shares in equal bins of [0, 1] as counts at the middles of the bins."""
     size = len(shares)
     middles = [(i + 0.5) / size for i in range(size)]
     writer.add_histogram_raw(

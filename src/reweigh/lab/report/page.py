@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no network, no framework, everything inline."""
+"""The report on runs and the weighting explorer: HTML pages that contain everything and load nothing."""
 
 from __future__ import annotations
 
@@ -11,29 +11,24 @@ from importlib.resources import files
 from typing import Any
 
 from reweigh import __version__
+from reweigh.lab.figures.figure import Lines, short, to_mapping
 from reweigh.lab.report.catalogue import CURVE_AT, catalogue, start
-from reweigh.lab.report.collect import Collected, Group, Told, group, spread, taught_by
-from reweigh.lab.report.dynamics import densities, dynamics
-from reweigh.lab.report.figure import Lines, short, to_mapping
-from reweigh.lab.report.inside import inside
+from reweigh.lab.report.collect import Collected, Group, RunSummary, group, objective_name, spread
+from reweigh.lab.report.figures import densities, dynamics, group_figures
 
-SCRIPTS = (
-    *("logs.js", "weightings.js", "density.js"),
-    *("element.js", "axes.js", "marks.js", "figure.js"),
-    *("table.js", "report.js", "knobs.js", "explore.js", "copy.js", "theme.js", "page.js"),
-)
-LARGEST = 1_000_000  # bytes
-# evaluations in a line, in a figure from inside, and classes: as many as the size allows
+SCRIPTS = ("weightings.js", "emphasis.js", "elements.js", "figure.js", "explorer.js", "report.js")
+MAX_BYTES = 1_000_000
+# maximum evaluations in a line and in a figure of a group, and maximum classes: the first that fit in MAX_BYTES
 _DETAIL = ((48, 32, 100), (32, 20, 50), (24, 12, 20), (16, 8, 10), (10, 0, 0))
 
 
 def report_page(collected: Collected, title: str = "Runs", explore: str = "DM(0.5, 8)") -> str:
-    """The report on runs, with the explorer below it; thinned until it is under 1 MB.
+    """Return the report on runs, with the explorer below it, with as much detail as fits in 1 MB.
 
     Args:
-        collected: what `collect` found.
-        title: of the page.
-        explore: the weighting that the explorer starts from.
+        collected: the runs, from `collect`.
+        title: title of the page.
+        explore: first weighting of the explorer.
     """
     groups = group(collected.runs)
     emphasis, page = densities(groups), ""
@@ -41,13 +36,13 @@ def report_page(collected: Collected, title: str = "Runs", explore: str = "DM(0.
         figures = [*dynamics(groups, lines), *([] if emphasis is None else [emphasis])]
         content = _content(collected, groups, figures, depth, classes)
         page = assemble(title, {"report": content, "explore": _explorer(explore)})
-        if len(page.encode()) < LARGEST:
+        if len(page.encode()) < MAX_BYTES:
             break
     return page
 
 
 def explorer_page(explore: str = "DM(0.5, 8)") -> str:
-    """The explorer alone, starting from a weighting."""
+    """Return the page of the explorer alone, with its first weighting."""
     return assemble("Weighting explorer", {"report": None, "explore": _explorer(explore)})
 
 
@@ -57,7 +52,7 @@ def assemble(
     scripts: Sequence[str] = SCRIPTS,
     styles: Sequence[str] = ("page.css",),
 ) -> str:
-    """The template with styles, scripts and data in their places; a policy lets nothing else run and nothing load."""
+    """Fill the template with styles, scripts and data; a security policy forbids other scripts and all loading."""
     assets = files("reweigh.lab.report") / "assets"
     style = "\n".join((assets / name).read_text("utf-8") for name in styles)
     parts = [(assets / name).read_text("utf-8") for name in scripts]
@@ -67,19 +62,19 @@ def assemble(
     policy = f"default-src 'none'; {sources}; base-uri 'none'"
     filled = {
         "policy": policy,
-        "title": html.escape(_writable(title)),
+        "title": html.escape(_encodable(title)),
         "style": style,
         "script": script,
-        # a class may be called </script>
-        "data": _writable(data).replace("<", "\\u003c"),
+        # the name of a class may be </script>
+        "data": _encodable(data).replace("<", "\\u003c"),
     }
     page = (assets / "page.html").read_text("utf-8")
     pieces = page.split("{{")
     return pieces[0] + "".join(filled[name] + rest for name, _, rest in (piece.partition("}}") for piece in pieces[1:]))
 
 
-def _writable(text: str) -> str:
-    """The text in UTF-8: a folder may be called in another encoding; JSON escapes such letters the same way."""
+def _encodable(text: str) -> str:
+    """Escape characters that UTF-8 cannot encode, as in a folder name of another encoding, in the way of JSON."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -96,17 +91,18 @@ def _content(
 ) -> dict[str, Any]:
     environments: list[Any] = []
     figures, xs = [to_mapping(figure) for figure in lines], list[Any]()
-    for figure in figures:  # many lines share their steps
+    for figure in figures:  # many lines have the same steps
         for series in figure["series"]:
             series["x"] = _index(xs, series["x"])
     return {
         "groups": [_group(member) for member in groups],
-        "runs": [_run(told, i, environments) for i, member in enumerate(groups) for told in member.runs],
+        "runs": [_run(run, i, environments) for i, member in enumerate(groups) for run in member.runs],
         "environments": environments,
         "figures": figures,
         "xs": xs,
-        "inside": [
-            [to_mapping(figure) for figure in inside(member, depth, classes)] if depth else [] for member in groups
+        "details": [
+            [to_mapping(figure) for figure in group_figures(member, depth, classes)] if depth else []
+            for member in groups
         ],
         "problems": collected.problems,
     }
@@ -116,16 +112,16 @@ def _group(member: Group) -> dict[str, Any]:
     run, noise = member.run, member.details.get("noise") or {}
     return {
         "label": member.label,
-        "taught": taught_by(run),
+        "objective": objective_name(run),
         "data": run.data,
         "net": run.net,
         "noise": None if run.noise is None else f"{run.noise}{'' if run.rate is None else f' {run.rate:g}'}",
         "measured": short(noise.get("measured")),
         "holdout": member.holdout,
-        "also": {name: value for name, value in member.varying.items() if name not in _SHOWN and value is not None},
-        "seeds": [told.header.run.seed for told in member.runs],
-        "done": sum(told.result is not None for told in member.runs),
-        "diverged": sum(told.diverged is not None for told in member.runs),
+        "varying": {name: value for name, value in member.varying.items() if name not in _SHOWN and value is not None},
+        "seeds": [each.header.run.seed for each in member.runs],
+        "done": sum(each.result is not None for each in member.runs),
+        "diverged": sum(each.diverged is not None for each in member.runs),
         **{which: _score(member.score(which)) for which in ("final", "best")},
     }
 
@@ -137,14 +133,14 @@ def _score(scores: list[float]) -> list[float | None] | None:
     return None if not scores else list(spread(scores))
 
 
-def _run(told: Told, number: int, environments: list[Any]) -> dict[str, Any]:
-    header = told.header
+def _run(run: RunSummary, number: int, environments: list[Any]) -> dict[str, Any]:
+    header = run.header
     return {
         "group": number,
-        "folder": told.folder.resolve().name,
-        "state": told.state,
-        "step": told.rows[-1]["step"] if told.rows else None,
-        "seconds": (told.result or {}).get("seconds"),
+        "folder": run.folder.resolve().name,
+        "state": run.state,
+        "step": run.rows[-1]["step"] if run.rows else None,
+        "seconds": (run.result or {}).get("seconds"),
         "hash": header.run.hash(),
         "run": header.run.to_mapping(),
         "data": header.data_hash,

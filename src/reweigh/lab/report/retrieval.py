@@ -1,4 +1,4 @@
-"""The page of a retrieval: scores, the CMC curve, and queries with what was found for them."""
+"""The page of `reweigh retrieve`: scores, the CMC curve, and queries with their nearest tracklets."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from reweigh.errors import DataError
 from reweigh.lab.data.mars import Tracklets
-from reweigh.lab.report.figure import Lines, Series, short, thin, to_mapping
-from reweigh.lab.report.page import LARGEST, assemble
+from reweigh.lab.figures.figure import Lines, Series, short, thin, to_mapping
+from reweigh.lab.report.page import MAX_BYTES, assemble
 from reweigh.lab.report.thumbnail import Detail, data_uri
 from reweigh.lab.retrieval import Scores
 from reweigh.lab.retrieval.retrieve import RetrievalResult
 
-SCRIPTS = ("element.js", "axes.js", "marks.js", "figure.js", "theme.js", "retrieval.js")
+SCRIPTS = ("elements.js", "figure.js", "retrieval.js")
 STYLES = ("page.css", "retrieval.css")
 RANKS = (1, 5, 10, 20)
-"""The ranks at which CMC is usually printed."""
+"""The ranks at which CMC is usually reported."""
 
-# queries, items of each, and how much of a picture: as many as the size allows
+# maximum queries, ranked tracklets of each, and image size: the first that fit in MAX_BYTES
 _DETAIL = (
     (200, 10, Detail(128, 75, 0)),
     (100, 10, Detail(112, 70, 0)),
@@ -35,30 +35,30 @@ _DETAIL = (
 def retrieval_page(
     found: RetrievalResult, title: str = "Retrieval", provenance: Mapping[str, object] = MappingProxyType({})
 ) -> str:
-    """One self-contained HTML page; thinned until it is under 1 MB, then with queries from the worst to the best.
+    """Return a self-contained HTML page with as many queries as fit in 1 MB, evenly spread over their AP.
 
     Args:
-        found: what `retrieve` gave.
-        title: of the page.
-        provenance: what made it, by name.
+        found: the result of `retrieve`.
+        title: title of the page.
+        provenance: what made the result, by name.
     """
     made = [[name, str(value)] for name, value in provenance.items()]
     page = ""
     for most, top, detail in _DETAIL:
         content = _content(found, most, top, detail) | {"provenance": made}
         page = assemble(title, {"retrieval": content}, SCRIPTS, STYLES)
-        if len(page.encode()) < LARGEST:
+        if len(page.encode()) < MAX_BYTES:
             break
     return page
 
 
 def cmc_figure(scores: Scores) -> Lines:
-    """The CMC curve: the share of queries answered rightly among the first r."""
+    """Return the CMC curve: the share of queries with a match among the first r."""
     ranks = tuple(float(rank) for rank in range(1, len(scores.cmc) + 1))
     return Lines(
         key="cmc",
         title="CMC curve",
-        caption="The share of queries with the right person among the first items of the ranking, junk left out.",
+        caption="The share of queries with a match within the first ranks, without junk.",
         x_label="rank",
         y_label="queries",
         series=(Series("right", ranks, tuple(scores.cmc.tolist())),),
@@ -68,7 +68,7 @@ def cmc_figure(scores: Scores) -> Lines:
 
 
 def headline(scores: Scores) -> list[tuple[str, float]]:
-    """CMC at the usual ranks, and mAP, by name.
+    """Return CMC at the usual ranks, and mAP, by name.
 
     >>> none = np.zeros(0)
     >>> headline(Scores(np.array([0.5, 1.0]), 0.7, none, none, none, none, "official"))
@@ -82,7 +82,7 @@ def _content(found: RetrievalResult, most: int, top: int, detail: Detail) -> dic
     scores = found.scores
     by_ap = np.argsort(scores.average_precision, kind="stable")
     shown = np.sort(by_ap[thin(len(by_ap), most)]).tolist()
-    tracklets: dict[int, int] = {}  # row of `test` -> its place on the page
+    tracklets: dict[int, int] = {}  # row of `test` -> index on the page
     queries = [_query(found, i, top, tracklets) for i in shown]
     rules = {"official": "MARS's official rule", "python": "the rule of most Python programs"}
     unmatched = int((~scores.valid).sum())
@@ -93,7 +93,7 @@ def _content(found: RetrievalResult, most: int, top: int, detail: Detail) -> dic
         "summary": f"{len(found.queries):,} queries in a gallery of {len(found.gallery):,} tracklets, scored by "
         f"{rules[scores.rule]}.{without}",
         "curve": to_mapping(cmc_figure(scores)),
-        "asked": len(found.queries),
+        "total": len(found.queries),
         "queries": queries,
         "tracklets": [_tracklet(found.test, row, detail) for row in tracklets],
         "measure": found.measure,
@@ -121,11 +121,11 @@ def _query(found: RetrievalResult, i: int, top: int, tracklets: dict[int, int]) 
 
 
 def _tracklet(test: Tracklets, row: int, detail: Detail) -> dict[str, Any]:
-    """Who is seen by whom, and the middle frame."""
+    """Return person, camera and name of a tracklet, and its middle frame."""
     person = 0 if test.distractor[row] else test.people[row]
-    told: dict[str, Any] = {"person": person, "camera": int(test.cameras[row]), "name": test.names[row]}
+    fields: dict[str, Any] = {"person": person, "camera": int(test.cameras[row]), "name": test.names[row]}
     frames = test.of(row)
     try:
-        return told | {"image": data_uri(frames[len(frames) // 2], detail)}
-    except DataError as error:  # the page is still worth having
-        return told | {"text": str(error)}
+        return fields | {"image": data_uri(frames[len(frames) // 2], detail)}
+    except DataError as error:  # shown in place of the image
+        return fields | {"text": str(error)}

@@ -1,4 +1,4 @@
-"""One example as small as a page can bear: a picture as a data URI, the beginning of a text, its unusual numbers."""
+"""Previews of examples for a page: a small image as data URI, an excerpt of a text, the unusual numbers of a row."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from reweigh.errors import DataError
 from reweigh.lab.data.dataset import Column, Part
 from reweigh.lab.data.source.images import Files
 
-VALUES = 6  # columns of a table that are shown
+VALUES = 6  # number of columns of a table to show
 
 
 class Detail(NamedTuple):
-    """How much of an example is shown: the longer side of a picture, its JPEG quality, letters of a text."""
+    """Size of a preview: the longer side of an image, its JPEG quality, the number of characters of a text."""
 
     side: int
     quality: int
@@ -31,7 +31,7 @@ Sketch: TypeAlias = "Callable[[int, Detail], dict[str, Any]]"
 
 
 def sketcher(part: Part, columns: Sequence[Column] | None = None) -> Sketch:
-    """A function that sketches examples of a part; `columns` are those of the table it came from, if it did."""
+    """Return a function that previews examples of a part; `columns` are those of the table it was read from."""
     inputs = part.inputs
     if isinstance(inputs, tuple):
         return lambda row, detail: {"text": excerpt(inputs[row], detail.letters)}
@@ -43,9 +43,9 @@ def sketcher(part: Part, columns: Sequence[Column] | None = None) -> Sketch:
 
 
 def data_uri(pixels: NDArray[Any], detail: Detail) -> str:
-    """An image (H, W, C) of uint8 as a data URI: JPEG, made smaller where it is larger than `detail.side`.
+    """Return an image (H, W, C) of uint8 as a JPEG data URI, at most `detail.side` wide and high.
 
-    Three channels or more are taken for red, green and blue; of fewer the first is shown in grey.
+    The first three channels are red, green and blue; with fewer, the first is shown in grey.
     """
     image = Image.fromarray(np.ascontiguousarray(pixels[..., :3] if pixels.shape[-1] >= 3 else pixels[..., 0]))
     image.thumbnail((detail.side, detail.side), Image.Resampling.LANCZOS)
@@ -55,7 +55,7 @@ def data_uri(pixels: NDArray[Any], detail: Detail) -> str:
 
 
 def excerpt(text: str, letters: int) -> str:
-    """The beginning and the end of a text, where opinions stand, with blanks and line ends as single blanks.
+    """Return the beginning and the end of a text, with whitespace as single blanks.
 
     >>> excerpt("one two  three four five six", 14)
     'one two … six'
@@ -63,7 +63,7 @@ def excerpt(text: str, letters: int) -> str:
     plain = " ".join(text.replace("<br />", " ").split())
     if len(plain) <= letters:
         return plain
-    half = letters // 2 + 1  # with the blank behind it or before it, if a word ends there
+    half = letters // 2 + 1  # one more, to include the blank next to a complete word
     head, tail = plain[:half], plain[-half:]
     return f"{head.rpartition(' ')[0] or head} … {tail.partition(' ')[2] or tail}"
 
@@ -71,12 +71,12 @@ def excerpt(text: str, letters: int) -> str:
 def _file(files: Files, row: int, detail: Detail) -> dict[str, Any]:
     try:
         return {"image": data_uri(files[row], detail)}
-    except DataError as error:  # somebody must look at this one above all
+    except DataError as error:  # shown in place of the image
         return {"text": str(error)}
 
 
 def _unusual(inputs: NDArray[Any], columns: Sequence[Column] | None) -> Sketch:
-    """The numbers that lie farthest from their column's mean, in the units of the table."""
+    """Return a function that shows the numbers farthest from their column's mean, in the units of the table."""
     centre = inputs.mean(axis=0, dtype=np.float64)
     width = inputs.std(axis=0, dtype=np.float64)
     width[width == 0] = 1

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from reweigh.errors import DataWarning, warnings_told
+from reweigh.errors import DataWarning, show_warnings
 from reweigh.lab.run.ahead import Ahead
 from reweigh.lab.run.execute import Interrupted, Update, execute, folder_of, updates
 from reweigh.lab.run.machine import device_of, machine, switches_of
@@ -258,7 +258,7 @@ def _process(run: Run, root: Path, parent: Connection, stop: Any, threads: int) 
 
     error: Exception | None = None
     try:
-        with warnings_told(pass_on):
+        with show_warnings(pass_on):
             execute(run, root, watch=tell, should_stop=lambda: terminated[0] or stop.is_set())
     except Exception as caught:
         error = caught

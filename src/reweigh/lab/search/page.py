@@ -39,7 +39,7 @@ def page(outcome: Outcome, density: str | None = None) -> str:
 
     Args:
         outcome: of `search`.
-        density: the chosen emphasis density as SVG, such as `reweigh.lab.figures.svg.svg` draws.
+        density: the chosen emphasis density as SVG, such as `reweigh.lab.figures.draw_curves.curves_svg` draws.
     """
     best = outcome.best
     chart = emphasis_map(outcome)

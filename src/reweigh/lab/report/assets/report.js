@@ -1,5 +1,5 @@
-// The runs: table, curves side by side, one group from inside, provenance.
-const MOST_LINES = 8;
+// The report: table of runs, curves, details of a group, provenance; and the explorer, here or on a page of its own.
+const MAX_LINES = 8;
 
 function buildReport(report, root) {
   const { groups } = report;
@@ -11,9 +11,9 @@ function buildReport(report, root) {
   root.append(runsTable(groups, chosen, () => redraw()));
   const views = report.figures.map((spec) => [spec, figureView()]);
   root.append(el("section", { "aria-labelledby": "curves" }, el("h2", { id: "curves" }, "Curves"),
-    el("p", null, "Of the groups ticked in the table."), el("div", { class: "figures" }, views.map(([, view]) => view.element))));
-  const inner = insideSection(report, byScore[0] || 0);
-  root.append(inner.element, provenance(report));
+    el("p", null, "For the groups selected in the table."), el("div", { class: "figures" }, views.map(([, view]) => view.element))));
+  const details = detailsSection(report, byScore[0] || 0);
+  root.append(details.element, provenance(report));
 
   function redraw() {
     const order = [...chosen].sort((a, b) => a - b);
@@ -25,28 +25,28 @@ function buildReport(report, root) {
       if (series.length) view.update({ ...spec, series, labels: groups.map((group) => group.label) });
     }
   }
-  return () => { redraw(); inner.show(); };
+  return () => { redraw(); details.show(); };
 }
 
 const sentence = (name) => name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
 
 function runsTable(groups, chosen, changed) {
   const score = (pair) => (pair ? `${(100 * pair[0]).toFixed(2)}${pair[1] === null ? "" : ` ± ${(100 * pair[1]).toFixed(2)}`}` : "–");
-  const also = [...new Set(groups.flatMap((group) => Object.keys(group.also)))];
+  const varying = [...new Set(groups.flatMap((group) => Object.keys(group.varying)))];
   const boxes = [];
   const text = (name, pick) => ({ name, value: pick, left: groups.some((group) => typeof pick(group) === "string"), cell: (group) => { const value = pick(group); return value === null || value === undefined ? "–" : String(value); } });
   const noisy = groups.some((group) => group.holdout !== "test");
   const differs = (name) => new Set(groups.map((group) => group[name])).size > 1;
   const columns = [
     { name: "Draw", plain: true, value: () => 0, cell: (group) => checkbox(group) },
-    text("Taught by", (group) => group.taught),
+    text("Loss or method", (group) => group.objective),
     { name: "Final %", value: (group) => group.final && group.final[0], cell: (group) => score(group.final) },
     { name: "Best %", value: (group) => group.best && group.best[0], cell: (group) => score(group.best) },
     { name: "Runs done", value: (group) => group.done, cell: (group) => `${group.done} of ${group.seeds.length}${group.diverged ? `, ${group.diverged} diverged` : ""}` },
     ...["holdout", "data", "net"].filter((name) => name === "data" || (name === "holdout" ? noisy : differs(name))).map((name) => text({ data: "Data", net: "Net", holdout: "Tested on" }[name], (group) => group[name])),
     text("Noise", (group) => group.noise),
-    { name: "Wrong labels", value: (group) => group.measured, cell: (group) => percent(group.measured) },
-    ...also.map((name) => text(sentence(name), (group) => (group.also[name] === undefined ? null : group.also[name]))),
+    { name: "Noisy labels", value: (group) => group.measured, cell: (group) => percent(group.measured) },
+    ...varying.map((name) => text(sentence(name), (group) => (group.varying[name] === undefined ? null : group.varying[name]))),
   ];
 
   function checkbox(group) {
@@ -57,8 +57,8 @@ function runsTable(groups, chosen, changed) {
       "aria-label": `Draw ${group.label}`,
       onchange: () => {
         if (box.checked) chosen.add(i); else chosen.delete(i);
-        if (chosen.size > MOST_LINES) { chosen.delete(i); box.checked = false; }
-        hint.textContent = chosen.size >= MOST_LINES ? `${MOST_LINES} is the most that can be told apart.` : "";
+        if (chosen.size > MAX_LINES) { chosen.delete(i); box.checked = false; }
+        hint.textContent = chosen.size >= MAX_LINES ? `At most ${MAX_LINES} groups can be drawn.` : "";
         changed();
       },
     });
@@ -74,32 +74,32 @@ function runsTable(groups, chosen, changed) {
   } });
   return el("section", { "aria-labelledby": "runs" },
     el("h2", { id: "runs" }, "Runs"),
-    el("p", null, "Runs that differ only in their seed stand in one line: mean ± standard deviation of the test accuracy. Final is after the last iteration; best is the highest of all evaluations on the same test part, as papers often print it, and flatters."),
-    noisy ? el("p", null, "The noisy hold-out is a part of the data that was set aside with its labels as given: where they are wrong, even a perfect net counts as wrong. Only a test part with labels that were checked tells how good a net is.") : null,
-    groups.some((group) => group.diverged) ? el("p", null, "A run that diverged has a net whose numbers are not finite: its accuracy is that of always naming one class. A smaller learning rate may help.") : null,
-    groups.length > 8 ? el("p", { class: "filter" }, el("label", { htmlFor: filter.id }, "Show only lines with"), " ", filter) : null,
+    el("p", null, "Runs that differ only in their seed share a line: mean ± standard deviation of the test accuracy. Final is after the last iteration. Best is the highest of all evaluations, as papers often report; it is selected on the test set and therefore optimistic."),
+    noisy ? el("p", null, "The noisy hold-out is part of the data, held out with its given labels: where these are wrong, a correct prediction counts as an error. Only a test set with verified labels measures accuracy.") : null,
+    groups.some((group) => group.diverged) ? el("p", null, "A diverged run has a net with non-finite outputs: its accuracy is that of always predicting one class. Try a smaller learning rate.") : null,
+    groups.length > 8 ? el("p", { class: "filter" }, el("label", { htmlFor: filter.id }, "Filter"), " ", filter) : null,
     table.element, el("p", { class: "hint" }, hint));
 }
 
-function insideSection(report, first) {
+function detailsSection(report, first) {
   const select = el("select", { id: newId("group"), onchange: () => show() },
     report.groups.map((group, i) => el("option", { value: i, selected: i === first }, group.label)));
   const place = el("div", { class: "figures" });
   let views = [];
   function show() {
     views.forEach((view) => figures.delete(view));
-    const specs = report.inside[Number(select.value)];
+    const specs = report.details[Number(select.value)];
     views = specs.map(() => figureView());
     place.replaceChildren(...views.map((view) => view.element));
-    if (!specs.length) place.append(el("p", null, "Nothing was measured from inside these runs, or there was no room for it on a page of this size: report on fewer of them."));
+    if (!specs.length) place.append(el("p", null, "No details were recorded for these runs, or they did not fit on this page: report on fewer runs."));
     views.forEach((view, i) => {
       const spec = specs[i];
       const series = (spec.series || []).map((each, k) => ({ ...each, colour: each.group === null ? 4 : k % 8 }));
       view.update(spec.kind === "lines" ? { ...spec, series } : spec);
     });
   }
-  const element = el("section", { "aria-labelledby": "inside" }, el("h2", { id: "inside" }, "From inside"),
-    el("p", null, el("label", { htmlFor: select.id }, "Look into"), " ", select), place);
+  const element = el("section", { "aria-labelledby": "details" }, el("h2", { id: "details" }, "Details"),
+    el("p", null, el("label", { htmlFor: select.id }, "Group"), " ", select), place);
   return { element, show };
 }
 
@@ -110,7 +110,7 @@ function provenance(report) {
     return details;
   });
   return el("section", { "aria-labelledby": "provenance" }, el("h2", { id: "provenance" }, "Provenance"),
-    el("p", null, "Everything that decides a run's result, and where it was made."), entries);
+    el("p", null, "Everything that decides the result of a run, and where it was computed."), entries);
 }
 
 function facts(run, report) {
@@ -125,3 +125,22 @@ function facts(run, report) {
   ];
   return plainTable(["what", "value"], rows, `Provenance of ${run.folder}`);
 }
+
+const main = document.getElementById("main");
+const tasks = []; // after all elements have their width
+if (content.report) {
+  const place = el("div", { id: "report" });
+  main.append(place);
+  tasks.push(buildReport(content.report, place));
+}
+const place = el("section", { id: "explorer", "aria-labelledby": "explore" });
+if (content.report) place.append(el("h2", { id: "explore" }, "Explorer"));
+else place.setAttribute("aria-label", "Explorer");
+main.append(place);
+const explorer = buildExplorer(content.explore, place, content.report ? 2 : 1);
+tasks.push(explorer.update);
+tasks.forEach((task) => task());
+document.getElementById("version").textContent = content.version;
+
+// for the browser's console, and for tests against the library
+window.reweigh = { weightingOf, weight, integral, variance, share, mode, potentialOf, potentialRange, batch, margin, explorer };

@@ -1,4 +1,4 @@
-// What was retrieved: the scores, the CMC curve, and for every query its nearest tracklets, right and wrong.
+// The page of a retrieval: scores, the CMC curve, and the nearest tracklets of each query.
 const { retrieval } = content;
 const who = (tracklet) => {
   const person = tracklet.person === 0 ? "distractor" : `person ${tracklet.person}`;
@@ -15,19 +15,19 @@ function shot(tracklet, first, mark, alt) {
 }
 
 function answerView(query) {
-  const asked = retrieval.tracklets[query.row];
+  const tracklet = retrieval.tracklets[query.row];
   const found = query.ranked.map(([row, similarity, right], i) => {
     const mark = right ? "✓ right" : "✗ wrong";
     const alt = `Rank ${i + 1}, ${right ? "right" : "wrong"}: ${who(retrieval.tracklets[row])}`;
     return el("li", { class: `shot ${right ? "right" : "false"}` },
       shot(retrieval.tracklets[row], `${i + 1}: ${similarity.toFixed(3)}`, mark, alt));
   });
-  const told = query.matches
+  const scores = query.matches
     ? `AP ${percent(query.ap)}, first match at rank ${number(query.first)}, ${number(query.matches)} in the gallery`
     : "no match in the gallery";
-  const title = el("h3", null, `Query ${query.number}: ${who(asked)} `, el("small", null, `tracklet ${asked.name}: ${told}`));
+  const title = el("h3", null, `Query ${query.number}: ${who(tracklet)} `, el("small", null, `tracklet ${tracklet.name}: ${scores}`));
   const strip = el("div", { class: "ranked", tabindex: 0, role: "region", "aria-label": `Nearest to query ${query.number}` },
-    el("div", { class: "shot" }, shot(asked, "", "query", `Query ${query.number}: ${who(asked)}`)),
+    el("div", { class: "shot" }, shot(tracklet, "", "query", `Query ${query.number}: ${who(tracklet)}`)),
     el("ol", { role: "list" }, found));
   return el("li", { class: "answer" }, title, strip);
 }
@@ -35,7 +35,7 @@ function answerView(query) {
 const ORDERS = {
   worst: ["Lowest AP first", (a, b) => a.ap - b.ap],
   best: ["Highest AP first", (a, b) => b.ap - a.ap],
-  listed: ["In their own order", (a, b) => a.number - b.number],
+  listed: ["Query number", (a, b) => a.number - b.number],
 };
 const KINDS = {
   all: ["all", () => true],
@@ -48,19 +48,19 @@ function queriesSection() {
   const list = el("ul", { class: "answers", role: "list" });
   const choice = (word, options) => el("select", { id: newId(word), onchange: () => show() },
     Object.entries(options).map(([value, [name]]) => el("option", { value }, name)));
-  const [order, kind, told] = [choice("order", ORDERS), choice("kind", KINDS), el("output")];
+  const [order, kind, count] = [choice("order", ORDERS), choice("kind", KINDS), el("output")];
   function show() {
     const chosen = views.filter(({ query }) => KINDS[kind.value][1](query));
     chosen.sort((a, b) => ORDERS[order.value][1](a.query, b.query) || a.query.number - b.query.number);
     list.replaceChildren(...chosen.map(({ element }) => element));
-    told.textContent = `${chosen.length} of ${views.length} shown`;
+    count.textContent = `${chosen.length} of ${views.length} shown`;
   }
   show();
-  const left = retrieval.asked - views.length;
+  const left = retrieval.total - views.length;
   return el("section", { "aria-labelledby": "queries" }, el("h2", { id: "queries" }, "Queries"),
-    el("p", null, `Each row is a query, by the middle frame of its tracklet, and the nearest tracklets of the gallery with their ${retrieval.measure}. Left out, as the rule has it, are junk and what the query's own camera saw of the same person. A green frame and a tick mean the right person before another camera, a dashed red frame and a cross anybody else.`),
-    left > 0 ? el("p", null, `${number(left)} more queries were scored and have no room on this page; those shown are spread evenly from the lowest AP to the highest.`) : null,
-    el("p", { class: "choose" }, el("span", null, el("label", { htmlFor: order.id }, "Order"), " ", order), el("span", null, el("label", { htmlFor: kind.id }, "Show"), " ", kind), told),
+    el("p", null, `Each row is a query, shown by the middle frame of its tracklet, and its nearest tracklets in the gallery with their ${retrieval.measure}. By the rule, junk and tracklets of the same person from the same camera are left out. A green frame and a tick mark a match, a dashed red frame and a cross another person.`),
+    left > 0 ? el("p", null, `${number(left)} more queries were scored but are not shown; those shown are evenly spread from the lowest AP to the highest.`) : null,
+    el("p", { class: "choose" }, el("span", null, el("label", { htmlFor: order.id }, "Order"), " ", order), el("span", null, el("label", { htmlFor: kind.id }, "Show"), " ", kind), count),
     list);
 }
 

@@ -1,7 +1,7 @@
-"""Figures as data: what the page draws in the browser and matplotlib draws into files.
+"""Figures as data, which pages draw in the browser and `figures.draw` draws into files.
 
-All of them have a `key` (a short name, also of the file), a `title`, a `caption` in whole sentences, and the labels of
-their axes. A share is a number from 0 to 1; with `percent` its axis reads 0 to 100 %.
+All have a `key` (a short name, also of the file), a `title`, a `caption` in sentences, and labels of their axes. Shares
+are numbers from 0 to 1; with `percent` their axis shows 0 to 100 %.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+# Okabe and Ito's colours, distinguishable with colour blindness, in an order that suits a white page
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9")
 
 Numbers: TypeAlias = "tuple[float | None, ...]"
 
@@ -18,12 +21,12 @@ class Series:
     """One line.
 
     Attributes:
-        name: what the legend calls it.
+        name: in the legend.
         x, y: its points; a y of None is a gap.
         spread: standard deviation over seeds at each point, drawn as a band.
-        group: which group of runs it tells of; lines of a group share a colour. None: a colour of its own.
-        variant: lines of one group differ in it, and are drawn solid (0), dashed (1), dotted (2).
-        words: what the variant means.
+        group: index of its group of runs; lines of a group share a colour. None: a colour of its own.
+        variant: distinguishes lines of one group: solid (0), dashed (1), dotted (2).
+        words: meaning of the variant, for the legend.
     """
 
     name: str
@@ -37,7 +40,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines over a common x; `top` is the upper end of the y axis, by default that of the data."""
+    """Lines over a common x axis; `top` is the upper end of the y axis, by default that of the data."""
 
     key: str
     title: str
@@ -51,7 +54,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Stack:
-    """Layers that add up to a whole at every x, the first at the bottom."""
+    """Layers that sum to 1 at every x, the first at the bottom."""
 
     key: str
     title: str
@@ -65,7 +68,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Heat:
-    """A matrix as colours, `values[row][column]`, rows from the top; colour grows with the square root of the value."""
+    """A heat map of `values[row][column]`, rows from the top; colours scale with the square root of the value."""
 
     key: str
     title: str
@@ -80,7 +83,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class Bars:
-    """Named values from 0 to 1 side by side, one bar of every set for each name."""
+    """Bars of values from 0 to 1: for each name one bar of every set."""
 
     key: str
     title: str
@@ -96,7 +99,7 @@ Figure: TypeAlias = "Lines | Stack | Heat | Bars"
 
 
 def to_mapping(figure: Figure) -> dict[str, Any]:
-    """The figure in what JSON has, numbers to four significant digits, whole ones exactly.
+    """Return the figure as JSON values, with floats at four significant digits and integers exact.
 
     >>> to_mapping(Bars("a", "", "", "", "", ("x",), (("one", (1 / 3, None)),)))["sets"]
     [['one', [0.3333, None]]]
@@ -105,7 +108,7 @@ def to_mapping(figure: Figure) -> dict[str, Any]:
 
 
 def short(value: Any) -> Any:
-    """The value with every float at four significant digits; whole ones, which count something, exactly, as integers.
+    """Round every float in a value to four significant digits; integral floats become exact integers.
 
     >>> short([1 / 3, 12345.6, 42297.0])
     [0.3333, 12350, 42297]
@@ -113,23 +116,23 @@ def short(value: Any) -> Any:
     if isinstance(value, float):
         rounded = value if value.is_integer() else float(f"{value:.4g}")
         return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
-    if isinstance(value, dict | Series):  # dataclasses.asdict would copy every number on its own
+    if isinstance(value, dict | Series):  # dataclasses.asdict is slow: it copies every number
         return {key: short(item) for key, item in (value if isinstance(value, dict) else vars(value)).items()}
     return [short(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def alone(values: Sequence[float | None]) -> list[int]:
-    """Indices of the values without a neighbour, which a line would not show.
+def isolated(values: Sequence[float | None]) -> list[int]:
+    """Return the indices of values without a neighbour, which a line does not show.
 
-    >>> alone([0.5]), alone([None, 0.5, None, 0.1, 0.2])
+    >>> isolated([0.5]), isolated([None, 0.5, None, 0.1, 0.2])
     ([0], [1])
     """
-    there = [False, *(value is not None for value in values), False]
-    return [i for i in range(len(values)) if there[i : i + 3] == [False, True, False]]
+    present = [False, *(value is not None for value in values), False]
+    return [i for i in range(len(values)) if present[i : i + 3] == [False, True, False]]
 
 
 def thin(count: int, most: int) -> list[int]:
-    """At most `most` indices of `count`, evenly spread, the first and the last among them.
+    """Return at most `most` of `count` indices, evenly spaced, with the first and the last.
 
     >>> thin(10, 4), thin(3, 4)
     ([0, 3, 6, 9], [0, 1, 2])

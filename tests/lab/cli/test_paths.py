@@ -1,4 +1,4 @@
-"""No command writes over what it reads, over a run's record, or where nothing was meant to be."""
+"""Runs and models are found by several names; no command overwrites its input or the record of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reweigh.lab.cli.outputs import FIGURE, PAGE, check_output, check_outside, files_of
+from reweigh.errors import DataError
+from reweigh.lab.cli.paths import PAGE, check_output, check_outside, find_model, find_run, input_files
 from reweigh.lab.spec import Run
 
 
@@ -24,13 +25,15 @@ def test_an_input_is_not_written_over(table: Path, tmp_path: Path, link) -> None
     output = table if link is None else tmp_path / "other.csv"
     if link is not None:
         link(table, output)
-    with pytest.raises(ValueError, match=r"--output is .*, which is read by this command"):
+    with pytest.raises(ValueError, match=r"--output is .*, which is an input of this command"):
         check_output("--output", output, (".csv",), [None, tmp_path / "gone.csv", table])
     check_output("--output", tmp_path / "new.csv", (".csv",), [table])
 
 
-def test_only_an_earlier_output_is_replaced(table: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"--output is .*good\.csv, which is there and no earlier output"):
+def test_only_an_output_of_reweigh_is_replaced(table: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"--output is .*good\.csv, which already exists and was not written by reweigh"
+    ):
         check_output("--output", table, (".csv",), begins="example,class")
     for name, text in (("before.csv", "example,class,p\n"), ("empty.csv", "")):
         (tmp_path / name).write_text(text)
@@ -40,27 +43,27 @@ def test_only_an_earlier_output_is_replaced(table: Path, tmp_path: Path) -> None
 def test_nothing_is_written_among_the_data(tmp_path: Path) -> None:
     (tmp_path / "photos" / "cat").mkdir(parents=True)
     for place in ("photos/out.csv", "photos/cat/out.csv", "photos/../photos/out.csv"):
-        with pytest.raises(ValueError, match=r"--output is .*, which lies in .*photos, whose files are data"):
+        with pytest.raises(ValueError, match=r"--output is .*, inside the data folder .*photos"):
             check_output("--output", tmp_path / place, (".csv",), [tmp_path / "photos"])
     check_output("--output", tmp_path / "out.csv", (".csv",), [tmp_path / "photos"])
     check_outside("--output", tmp_path / "photos corrected", [tmp_path / "photos", tmp_path / "none"])
 
 
-def test_no_file_of_a_record_ends_as_an_output(finished: Path) -> None:
+def test_no_file_of_a_record_can_be_an_output(finished: Path) -> None:
     for file in (path for path in finished.rglob("*") if path.is_file()):
         with pytest.raises(ValueError, match="expected a file that ends in"):
-            check_output("--output", file, (*PAGE, *FIGURE, ".csv"))
+            check_output("--output", file, (*PAGE, ".svg", ".png", ".pdf", ".csv"))
 
 
-def test_a_mistyped_place_is_refused(tmp_path: Path) -> None:
+def test_a_mistyped_output_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.html").mkdir()
-    for name, told in (
+    for name, message in (
         ("page.csv", r"ends in \.html or \.htm"),
         ("page", r"ends in \.html or \.htm"),
-        ("nowhere/page.html", "there is no such folder: .*nowhere"),
+        ("nowhere/page.html", "there is no folder .*nowhere"),
         ("folder.html", "a folder; expected a file"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             check_output("--page", tmp_path / name, PAGE)
     check_output("--page", None, PAGE)
     assert not (tmp_path / "nowhere").exists()
@@ -68,13 +71,15 @@ def test_a_mistyped_place_is_refused(tmp_path: Path) -> None:
 
 def test_the_files_of_a_run_are_its_data_and_labels() -> None:
     run = Run(data="a.csv", test_data="b.csv", noise="given('c.csv', key='label')", net="linear", weighting="CCE")
-    assert {"a.csv", "b.csv", "c.csv"} <= {str(file) for file in files_of(run)}
-    there = {str(file) for file in files_of(replace(run, data_root="there"))}
-    assert there == {"there/a.csv", "there/b.csv", "c.csv", "None", "label"}, "what else is there may be replaced"
-    assert "there" in files_of(Run(data="cifar10", data_root="there", net="linear", weighting="CCE"))
+    assert {"a.csv", "b.csv", "c.csv"} <= {str(file) for file in input_files(run)}
+    files = {str(file) for file in input_files(replace(run, data_root="there"))}
+    assert files == {"there/a.csv", "there/b.csv", "c.csv", "None", "label"}, "not other files of the folder"
+    assert "there" in input_files(Run(data="cifar10", data_root="there", net="linear", weighting="CCE"))
 
 
-def test_every_command_looks_first(reweigh, finished: Path, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_checks_its_outputs_first(
+    reweigh, finished: Path, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(table.parent)
     before = table.read_bytes()
     record = (finished / "rows.jsonl").read_bytes()
@@ -86,16 +91,39 @@ def test_every_command_looks_first(reweigh, finished: Path, table: Path, monkeyp
         ("suspects", "good.csv", "--page", "good.csv"),
         ("suspects", finished, "-o", finished / "rows.jsonl"),
         ("report", finished, "-o", "good.csv"),
-        ("report", "--figure", "1b", "-o", "good.csv"),
         ("explore", "-o", "good.csv"),
         ("edf", "CCE", "-o", "good.csv"),
-        ("table", "experiment.py", "-o", "good.csv"),
-        ("table", "experiment.py", "--figure", "good.csv"),
     ):
         ended = reweigh(*line)
         assert ended.code == 2, (line, ended.stderr)
-        assert ended.stderr.startswith(("reweigh: --output is ", "reweigh: --page is ", "reweigh: --figure is ")), line
+        assert ended.stderr.startswith(("reweigh: --output is ", "reweigh: --page is ")), line
         assert ended.stderr.count("\n") == 1
     assert table.read_bytes() == before
     assert (finished / "rows.jsonl").read_bytes() == record
-    assert sorted(path.name for path in table.parent.iterdir()) == ["good.csv"], "no work was begun"
+    assert sorted(path.name for path in table.parent.iterdir()) == ["good.csv"], "nothing was trained or written"
+
+
+def test_a_run_has_several_names(finished: Path, tmp_path: Path) -> None:
+    root = finished.parent
+    assert find_run(str(finished), tmp_path) == finished
+    assert find_run(finished.name, root) == finished
+    assert find_run(finished.name[-12:-8], root) == finished
+    assert find_model(str(finished / "model"), tmp_path) == finished / "model"
+    assert find_model(finished.name[-12:], root) == finished / "model"
+    with pytest.raises(DataError, match=r"no run\.json"):
+        find_run(str(tmp_path), root)
+    with pytest.raises(DataError, match="no such run"):
+        find_run("nothing", root)
+
+
+def test_an_ambiguous_hash_is_refused(tmp_path: Path) -> None:
+    for name in ("a-s0-12ab", "b-s0-12cd"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("")
+    with pytest.raises(ValueError, match="2 runs"):
+        find_run("12", tmp_path)
+    with pytest.raises(DataError, match="no model yet"):
+        find_model("12a", tmp_path)
+    (tmp_path / "a-s0-12ab" / "result.json").write_text("{}")
+    with pytest.raises(DataError, match="a-s0-12ab: finished, but its model is missing; remove the run"):
+        find_model("12a", tmp_path)

@@ -1,25 +1,61 @@
-"""Emphasis densities as an SVG file, written by hand: no dependency."""
+"""Emphasis curves of weightings drawn into files: SVG without a dependency, PNG through matplotlib (extra `plot`)."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from xml.sax.saxutils import escape
 
+from reweigh.errors import require
 from reweigh.lab.figures.curves import Curve, height_of
-from reweigh.lab.figures.ticks import ticks
+from reweigh.lab.figures.figure import COLOURS
+from reweigh.lab.record.files import make_folder, replace_file
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart, in an order that goes well on white.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9")
-DASHES = ("", "7 4", "2 3", "9 3 2 3")
+SVG_DASHES = ("", "7 4", "2 3", "9 3 2 3")
+PNG_DASHES = ("solid", "dashed", "dotted", "dashdot")
 
 WIDTH, HEIGHT = 720, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 20, 52
 LINE = 20  # of the legend
 
 
-def svg(curves: Sequence[Curve]) -> str:
-    """The curves over p with their modes as dots, and a legend."""
+def write_curves(curves: Sequence[Curve], path: Path) -> None:
+    """Write the curves to `path`, an .svg or, with matplotlib, a .png."""
+    suffix = path.suffix.lower()
+    if suffix not in (".svg", ".png"):
+        raise ValueError(f"{path}: a figure ends in .svg or .png")
+    content = curves_svg(curves).encode() if suffix == ".svg" else curves_png(curves)
+    make_folder(path.parent)
+    replace_file(path, lambda file: file.write(content))
+
+
+def curves_png(curves: Sequence[Curve]) -> bytes:
+    """Draw the curves over p, with their modes as dots and a legend, through matplotlib."""
+    # not through pyplot, which keeps global state and may need a display
+    figure = require("matplotlib.figure", extra="plot").Figure(figsize=(7.2, 4.4), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for i, curve in enumerate(curves):
+        colour = COLOURS[i % len(COLOURS)]
+        axes.plot(
+            curve.p, curve.h, color=colour, linestyle=PNG_DASHES[i % len(PNG_DASHES)], label=curve.label, linewidth=2
+        )
+        axes.plot(curve.modes, [curve.at(mode) for mode in curve.modes], "o", color=colour, clip_on=False)
+    axes.set(xlim=(0, 1), ylim=(0, 1.05 * height_of(curves)))
+    axes.set_xlabel("p, the probability of the label")
+    axes.set_ylabel("emphasis density w / ∫ w dp")
+    axes.grid(axis="y", color="#e4e4e4")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(left=False)
+    axes.legend(loc="upper right", frameon=True)
+    written = io.BytesIO()
+    figure.savefig(written, format="png")
+    return written.getvalue()
+
+
+def curves_svg(curves: Sequence[Curve]) -> str:
+    """Draw the curves over p, with their modes as dots and a legend."""
     top = 1.05 * height_of(curves)
 
     def x(p: float) -> float:
@@ -72,7 +108,7 @@ def _colour(i: int) -> str:
 
 
 def _dash(i: int) -> str:
-    return DASHES[i % len(DASHES)]
+    return SVG_DASHES[i % len(SVG_DASHES)]
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "", width: int = 1) -> str:
@@ -82,3 +118,16 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "
 
 def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
     return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="#222" {more}>{escape(text)}</text>'
+
+
+def ticks(top: float, most: int = 6) -> list[float]:
+    """Return ticks for an axis: 0 and up to `most` multiples of 1, 2 or 5 times a power of ten, at most `top`.
+
+    >>> ticks(3.4), ticks(0.07)
+    ([0.0, 1.0, 2.0, 3.0], [0.0, 0.02, 0.04, 0.06])
+    """
+    rough = top / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+    digits = max(0, 2 - math.floor(math.log10(step)))
+    return [round(i * step, digits) for i in range(int(top / step + 1e-9) + 1)]

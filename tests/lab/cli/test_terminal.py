@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from reweigh.lab.cli.progress import Pace, progress
+from reweigh.lab.cli.terminal import Pace, progress
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress("it") as tell:
-        tell(1, 100)
-        tell(10, 100, line="loss 0.5", state="only for terminals")
-        tell(20, 100, state="only for terminals")
+    with progress("it") as show:
+        show(1, 100)
+        show(10, 100, line="loss 0.5", state="only for terminals")
+        show(20, 100, state="only for terminals")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("10/100")
     assert line.endswith("loss 0.5")
@@ -20,10 +20,10 @@ def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[st
 
 def test_silence_is_broken_after_a_while(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(0, 1000, 4))
-    monkeypatch.setattr("reweigh.lab.cli.progress.time.monotonic", lambda: float(next(seconds)))
-    with progress("B") as tell:
+    monkeypatch.setattr("reweigh.lab.cli.terminal.time.monotonic", lambda: float(next(seconds)))
+    with progress("B") as show:
         for i in range(6):
-            tell(i * 1_000_000, None)
+            show(i * 1_000_000, None)
     lines = capsys.readouterr().err.splitlines()
     assert lines
     assert len(lines) < 6
@@ -41,14 +41,14 @@ class Terminal(io.StringIO):
 
 def test_a_bar_with_rate_and_time_left_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(1000))
-    monkeypatch.setattr("reweigh.lab.cli.progress.time.monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr("reweigh.lab.cli.terminal.time.monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    with progress("it") as tell:
-        tell(100, 1000)
-        tell(200, 1000, state="loss 0.25")
-        tell(300, 1000, line="a line [that] stays")
+    with progress("it") as show:
+        show(100, 1000)
+        show(200, 1000, state="loss 0.25")
+        show(300, 1000, line="a line [that] stays")
     shown = sys.stderr.getvalue()
     assert "300/1000" in shown
     assert "it/s" in shown

@@ -1,4 +1,4 @@
-"""Curves made of characters."""
+"""Curves drawn with characters."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ ASCII = " .:#"
 
 
 def bars(values: Sequence[float], height: int, top: float, ramp: str = BLOCKS) -> list[str]:
-    """The area below a curve: `height` lines of text from the top down, one character per value.
+    """Return the area below a curve as `height` lines of text from the top down, one character per value.
 
     Args:
-        values: from 0 up; what is not finite is drawn full (inf) or not at all (NaN).
+        values: not negative; infinity is drawn full, NaN empty.
         height: lines.
         top: the value at the upper edge.
-        ramp: characters from empty to full; their number is the resolution within a line.
+        ramp: characters from empty to full; more of them give a finer resolution.
 
     >>> print("\\n".join(bars([0, 1, 2, 3, 4], height=2, top=4, ramp=ASCII)))
        .#
@@ -30,7 +30,7 @@ def bars(values: Sequence[float], height: int, top: float, ramp: str = BLOCKS) -
 
 
 def sparkline(values: Sequence[float | None], ramp: str = BLOCKS) -> str:
-    """One line from the least to the greatest value; a blank where there is none.
+    """Return a line of characters scaled from the least to the greatest value, with a blank for a missing one.
 
     >>> sparkline([0.1, 0.5, None, 0.9])
     '▁▅ █'
@@ -39,7 +39,7 @@ def sparkline(values: Sequence[float | None], ramp: str = BLOCKS) -> str:
     if not finite:
         return " " * len(values)
     low, span = min(finite), max(finite) - min(finite)
-    steps = len(ramp) - 2  # the least value is still to be seen
+    steps = len(ramp) - 2  # the least value stays visible
 
     def character(value: float | None) -> str:
         if value is None or not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""Figures into PNG, SVG or PDF files, through matplotlib (extra `plot`)."""
+"""Draw figures into PNG, SVG or PDF files through matplotlib (extra `plot`)."""
 
 from __future__ import annotations
 
@@ -12,43 +12,42 @@ from typing import Any
 import numpy as np
 
 from reweigh.errors import require
-from reweigh.lab.figures.svg import COLOURS
+from reweigh.lab.figures.figure import COLOURS, Bars, Figure, Heat, Lines, Stack, isolated
 from reweigh.lab.record.files import make_folder, replace_file
-from reweigh.lab.report.figure import Bars, Figure, Heat, Lines, Stack, alone
 
 DASHES = ("solid", "dashed", "dotted")
-SUFFIXES = (".png", ".svg", ".pdf")
-_INSIDE = 8  # lines, whose legend hides none of them within the panel
+FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
+_LEGEND_INSIDE = 8  # lines up to which the legend is inside the panel
 _PANEL = (6.4, 4.2)  # inches
-_WRITTEN = 12  # classes up to which a matrix has its numbers written in
-_AS_IT_IS = {"text.parse_math": False}  # a class may be called $_$
+_WITH_NUMBERS = 12  # classes up to which a heat map shows its numbers
+_LITERAL_TEXT = {"text.parse_math": False}  # the name of a class may be $_$
 
 
-def write(figures: Sequence[Figure], path: Path, *, columns: int | None = None) -> None:
-    """Draw one figure, or several as panels, into a .png, .svg or .pdf file; equal figures give equal bytes."""
+def write_figures(figures: Sequence[Figure], path: Path, *, columns: int | None = None) -> None:
+    """Draw one figure, or several as panels, into a .png, .svg or .pdf file."""
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: a figure ends in {', '.join(SUFFIXES)}")
-    drawn, content = draw(figures, columns=columns), io.BytesIO()
+    if suffix not in FIGURE_SUFFIXES:
+        raise ValueError(f"{path}: a figure ends in {', '.join(FIGURE_SUFFIXES)}")
+    drawn, content = draw_figures(figures, columns=columns), io.BytesIO()
     matplotlib = require("matplotlib", extra="plot")
-    # the salt makes ids, and the missing date the rest, the same every time
-    with matplotlib.rc_context({"svg.hashsalt": "reweigh", **_AS_IT_IS}):
+    # a fixed salt for ids and no date: equal figures give equal bytes
+    with matplotlib.rc_context({"svg.hashsalt": "reweigh", **_LITERAL_TEXT}):
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix)
         drawn.savefig(content, format=suffix[1:], metadata=metadata)
     make_folder(path.parent)
     replace_file(path, lambda file: file.write(content.getvalue()))
 
 
-def draw(figures: Sequence[Figure], *, columns: int | None = None) -> Any:
-    """A `matplotlib.figure.Figure` with one panel per figure, `columns` of them in a row (by default up to three)."""
+def draw_figures(figures: Sequence[Figure], *, columns: int | None = None) -> Any:
+    """Return a `matplotlib.figure.Figure` with one panel per figure, `columns` in a row (by default up to three)."""
     if not figures:
-        raise ValueError("there is no figure to draw")
+        raise ValueError("no figure to draw")
     columns = columns or min(3, len(figures))
     rows = math.ceil(len(figures) / columns)
-    # Figure by hand: pyplot would keep a global state and might look for a display.
+    # not through pyplot, which keeps global state and may need a display
     size = (_PANEL[0] * columns, _PANEL[1] * rows)
     drawn = require("matplotlib.figure", extra="plot").Figure(figsize=size, dpi=150, layout="constrained")
-    with require("matplotlib", extra="plot").rc_context(_AS_IT_IS):
+    with require("matplotlib", extra="plot").rc_context(_LITERAL_TEXT):
         for i, figure in enumerate(figures):
             _panel(drawn, drawn.add_subplot(rows, columns, i + 1), figure)
     return drawn
@@ -77,7 +76,7 @@ def _lines(axes: Any, figure: Lines) -> None:
         key = ("own", i) if series.group is None else series.group
         colour = colours.setdefault(key, COLOURS[len(colours) % len(COLOURS)])
         x, y = np.array(series.x), _array(series.y) * factor
-        single = alone(series.y)
+        single = isolated(series.y)
         style = {"color": colour, "linestyle": DASHES[series.variant % 3], "linewidth": 1.8}
         if single:
             style |= {"marker": "o", "markevery": single, "markerfacecolor": "white" if series.variant else colour}
@@ -91,15 +90,15 @@ def _lines(axes: Any, figure: Lines) -> None:
     if figure.percent:
         axes.set_ylabel(f"{figure.y_label} (%)")
     if len(figure.series) > 1 or any(series.group is None for series in figure.series):
-        beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if len(figure.series) > _INSIDE else {}
-        axes.legend(fontsize=8, frameon=True, framealpha=0.85, edgecolor="none", **beside)
+        outside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if len(figure.series) > _LEGEND_INSIDE else {}
+        axes.legend(fontsize=8, frameon=True, framealpha=0.85, edgecolor="none", **outside)
 
 
 def _stack(axes: Any, figure: Stack) -> None:
     colours = require("matplotlib", extra="plot").colormaps["viridis"](np.linspace(0.05, 0.95, len(figure.names)))
     layers = np.nan_to_num(np.array([_array(layer) for layer in figure.layers])) * 100
     labels = [f"p {name}" for name in figure.names]
-    if len(figure.x) == 1:  # areas would have no width
+    if len(figure.x) == 1:  # an area would have no width
         for layer, floor, label, colour in zip(layers, np.cumsum(layers, 0) - layers, labels, colours, strict=True):
             axes.bar(figure.x, layer, bottom=floor, label=label, color=colour, width=1)
         axes.set_xlim(figure.x[0] - 1.5, figure.x[0] + 1.5)
@@ -119,7 +118,7 @@ def _heat(drawn: Any, axes: Any, figure: Heat) -> None:
     for axis, names in ((axes.xaxis, figure.columns), (axes.yaxis, figure.rows)):
         step = max(1, math.ceil(len(names) / 12))
         axis.set_ticks(range(0, len(names), step), names[::step], fontsize=8)
-    if max(values.shape) <= _WRITTEN and not figure.percent:
+    if max(values.shape) <= _WITH_NUMBERS and not figure.percent:
         for (i, j), value in np.ndenumerate(values):
             dark = scale(value) > 0.6
             axes.text(j, i, f"{value:.4g}", ha="center", va="center", fontsize=7, color="white" if dark else "#222")

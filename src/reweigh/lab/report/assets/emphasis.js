@@ -1,7 +1,39 @@
-// A weighting as a density and as an objective: integrals over p taken in the margin, dp = p q dm, by Gauss-Legendre on
-// panels about one unit long over [-60, 60], with the exponential tails beyond; as reweigh.density does.
+// The arithmetic of weightings. In the log domain, as in the library: nothing overflows, and both ends of [0, 1] are exact.
+const LOG2 = Math.log(2);
+const logSigmoid = (m) => (m >= 0 ? -Math.log1p(Math.exp(-m)) : m - Math.log1p(Math.exp(m)));
+const margin = (p, q) => Math.log(p) - Math.log(q === undefined ? 1 - p : q);
+
+function logAdd(a, b) {
+  const top = Math.max(a, b);
+  return top === -Infinity ? top : top + Math.log1p(Math.exp(Math.min(a, b) - top));
+}
+
+function logSumExp(values) {
+  let top = -Infinity;
+  for (const value of values) top = Math.max(top, value);
+  if (!Number.isFinite(top)) return top;
+  let sum = 0;
+  for (const value of values) sum += Math.exp(value - top);
+  return top + Math.log(sum);
+}
+
+// log x with a finite number for log 0, so that x ** a * x ** -a is 1 at 0
+const floored = (logX) => Math.max(logX, -Number.MAX_VALUE);
+
+// log(x ** exponent) with 0 ** 0 = 1
+const power = (exponent, logX) => exponent * floored(logX);
+
+// log(q / (q + taper)), which reduces the weight of fitted examples to 0
+function logTaper(logQ, taper) {
+  if (taper === 0) return 0;
+  const floor = floored(logQ);
+  return floor - logAdd(Math.log(taper), floor);
+}
+
+// Integrals over p are taken in the margin, dp = p q dm, as in reweigh.emphasis: by Gauss-Legendre on panels about one
+// unit long over [-60, 60], plus exponential tails.
 const REACH = 60;
-const FARTHEST = 1000; // a margin that stands for p = 1 and, negative, for p = 0: logits are finite
+const FARTHEST = 1000; // the margin for p = 1 and, negative, for p = 0
 const GAUSS = [
   [0.1488743389816312, 0.2955242247147529],
   [0.4333953941292472, 0.2692667193099963],
@@ -22,7 +54,7 @@ function edges(breaks, low = -REACH, high = REACH) {
   }).concat(high);
 }
 
-// log of the integral of w^power over p in [low, high]; Infinity where it diverges
+// log of the integral of w^power over p in [low, high]; Infinity if it diverges
 function logIntegral(weighting, low = 0, high = 1, exponent = 1) {
   const at = (m) => exponent * logWeightAt(weighting, m) + logSigmoid(m) + logSigmoid(-m);
   const left = low > 0 ? Math.max(margin(low), -REACH) : -REACH;
@@ -48,7 +80,7 @@ const integral = (weighting) => Math.exp(logIntegral(weighting));
 function variance(weighting) {
   const [first, second] = [logIntegral(weighting), logIntegral(weighting, 0, 1, 2)];
   const excess = second - 2 * first;
-  return excess < 1e-13 ? 0 : Math.exp(2 * first) * Math.expm1(excess); // less is what rounding leaves of a constant w
+  return excess < 1e-13 ? 0 : Math.exp(2 * first) * Math.expm1(excess); // less is the rounding error of a constant w
 }
 
 function share(weighting, low, high) {
@@ -56,7 +88,7 @@ function share(weighting, low, high) {
   return total === Infinity ? NaN : Math.exp(logIntegral(weighting, low, high) - total);
 }
 
-// argmax of w: a number, [0, 1] where both ends tie, null where w is constant
+// argmax of w: a number, [0, 1] if both ends tie, null if w is constant
 function mode(weighting) {
   const at = (m) => logWeightAt(weighting, m);
   const grid = [-Infinity, ...Array.from({ length: 4001 }, (_, i) => -40 + i / 50), Infinity];
@@ -74,7 +106,7 @@ function mode(weighting) {
   return 1 / (1 + Math.exp(-centre));
 }
 
-// m -> L(m) with dL/dm = -w/2; null where w(1) is infinite and there is no objective
+// m -> L(m) with dL/dm = -w/2; null if w(1) is infinite, which has no objective
 function potentialOf(weighting) {
   const floor = Math.exp(logWeightAt(weighting, Infinity));
   if (floor === Infinity) return null;
@@ -84,7 +116,7 @@ function potentialOf(weighting) {
   const beyond = new Array(cuts.length).fill(0);
   for (let i = cuts.length - 2; i >= 0; i -= 1) beyond[i] = beyond[i + 1] + over(cuts[i], cuts[i + 1] - cuts[i]);
   const fall = excess(REACH - 1) / excess(REACH);
-  const rate = fall > 1 ? Math.log(fall) : 1; // else both are 0, or rounding errors
+  const rate = fall > 1 ? Math.log(fall) : 1; // otherwise both are 0 or rounding errors
   return (m) => {
     let i = cuts.findIndex((cut) => cut >= m);
     if (i < 0) i = cuts.length - 1;
@@ -105,11 +137,11 @@ function potentialRange(weighting) {
   return [bottom, potential(-REACH) + tail / 2];
 }
 
-// each example's part of the batch's whole derivative, and how many examples really pull
+// each example's share of the derivative of the batch, and the effective number of examples
 function batch(weighting, probabilities) {
-  const pulls = probabilities.map((p) => logWeightAt(weighting, Math.min(FARTHEST, Math.max(-FARTHEST, margin(p)))));
-  const total = logSumExp(pulls);
-  const shares = pulls.map((pull) => (total === -Infinity ? 0 : Math.exp(pull - total)));
+  const logWeights = probabilities.map((p) => logWeightAt(weighting, Math.min(FARTHEST, Math.max(-FARTHEST, margin(p)))));
+  const total = logSumExp(logWeights);
+  const shares = logWeights.map((each) => (total === -Infinity ? 0 : Math.exp(each - total)));
   const squares = shares.reduce((sum, s) => sum + s * s, 0);
   return { shares, effective: squares === 0 ? 0 : 1 / squares };
 }
