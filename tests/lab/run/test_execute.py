@@ -22,8 +22,8 @@ from reweigh.lab.run import Interrupted, Update, execute
 from reweigh.lab.run.material import gather
 from reweigh.lab.run.parts import net_of
 from reweigh.lab.spec import Run
-from reweigh.lab.train.loop import has_dropout
 from reweigh.lab.train.model import load_model
+from reweigh.lab.train.step import has_dropout
 
 DIGITS = Run(
     data="digits",

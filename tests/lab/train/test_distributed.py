@@ -159,11 +159,11 @@ def test_a_run_of_two_processes_is_the_run_of_one(tmp_path: Path, port: int, cha
 
 def test_methods_that_look_at_whole_batches_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reweigh.lab.run.material import gather
-    from reweigh.lab.run.parts import batches_of, method_of, net_of, order_of
+    from reweigh.lab.run.parts import batches_of, net_of, objective_of, order_of
 
     run = replace(RUN, weighting=None, method="OHEM")
     material = gather(run)
     batches = batches_of(run, material.train, material, torch.device("cpu"), order=order_of(run, material.train))
     net = net_of(run, material, torch.device("cpu"))
     with pytest.raises(ValueError, match="run it in one process, not 2"):
-        method_of(run, material, batches, None, net, Ranks(0, 2))
+        objective_of(run, material, batches, None, net, Ranks(0, 2))

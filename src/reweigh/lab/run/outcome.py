@@ -16,7 +16,7 @@ from reweigh.lab.run.material import Material
 from reweigh.lab.run.parts import input_shape
 from reweigh.lab.spec import Run
 from reweigh.lab.train import checkpoint
-from reweigh.lab.train.evaluate import Seen
+from reweigh.lab.train.evaluate import ExampleStats
 from reweigh.lab.train.model import Card, save_model
 from reweigh.metrics import given_up, per_class_accuracy, reliability
 from reweigh.noise import label_hash
@@ -95,7 +95,7 @@ def header_of(run: Run, material: Material) -> Header:
 
 
 def result_of(
-    run: Run, material: Material, rows: list[dict[str, Any]], best: Best, seen: Seen | None
+    run: Run, material: Material, rows: list[dict[str, Any]], best: Best, test: ExampleStats | None
 ) -> dict[str, Any]:
     """Final and best, side by side; best of test checkpoints is what papers print, and is optimistic.
 
@@ -118,8 +118,8 @@ def result_of(
             "by": "validation" if material.validation is not None else material.dataset.holdout,
         },
     }
-    if seen is not None:
+    if test is not None:
         target = torch.from_numpy(material.dataset.test.labels.copy())
-        result["reliability"] = reliability(seen.confidence, seen.predicted == target)
-        result["per_class_accuracy"] = per_class_accuracy(seen.predicted, target, material.dataset.num_classes)
+        result["reliability"] = reliability(test.confidence, test.predicted == target)
+        result["per_class_accuracy"] = per_class_accuracy(test.predicted, target, material.dataset.num_classes)
     return result

@@ -146,14 +146,14 @@ def net_of(run: Run, material: Material, device: torch.device, stream: str = "in
     return net
 
 
-def method_of(
+def objective_of(
     run: Run,
     material: Material,
     batches: Batches,
     trusted: Batches | None,
     net: Net,
     ranks: Ranks | None = None,
-) -> Taught:
+) -> Objective:
     """What teaches the net: a criterion with its schedules, a loss, or a method; several ranks each a share of it."""
     ranks = ranks or Ranks()
     device, num_classes = batches.device, material.dataset.num_classes
@@ -161,8 +161,8 @@ def method_of(
         criterion_at, set_parameters, obstacle = criterion_of(run, device, ranks.group)
         _check_classes(run, criterion_at(0).weighting, num_classes - (run.threshold_set is not None))
         if not ranks.counted(run.batch_size):
-            return Taught(ByCriterion(net, lambda step: Uncounted(criterion_at(step))), set_parameters, obstacle)
-        return Taught(ByCriterion(net, criterion_at), set_parameters, obstacle)
+            return Objective(ByCriterion(net, lambda step: Uncounted(criterion_at(step))), set_parameters, obstacle)
+        return Objective(ByCriterion(net, criterion_at), set_parameters, obstacle)
     if run.loss is not None:
         from reweigh.lab.objectives.losses import loss_from
 
@@ -174,7 +174,7 @@ def method_of(
             return loss if ranks.size == 1 else OfShard(loss, ranks, run.batch_size)
 
         obstacle = "its loss follows a schedule" if is_scheduled(expression) else None
-        return Taught(ByCriterion(net, over_steps(loss_of, expression, run.iterations)), obstacle=obstacle)
+        return Objective(ByCriterion(net, over_steps(loss_of, expression, run.iterations)), obstacle=obstacle)
     if ranks.size > 1:
         raise ValueError(f"method {run.method} looks at whole batches; run it in one process, not {ranks.size}")
     from reweigh.lab.objectives.methods import method_from
@@ -192,7 +192,7 @@ def method_of(
         seed=run.seed,
         device=device,
     )
-    return Taught(method_from(parse(cast(str, run.method)), context))
+    return Objective(method_from(parse(cast(str, run.method)), context))
 
 
 def _check_classes(run: Run, part: Any, num_classes: int) -> None:
@@ -206,7 +206,7 @@ def _check_classes(run: Run, part: Any, num_classes: int) -> None:
         _check_classes(run, each, num_classes)
 
 
-class Taught(NamedTuple):
+class Objective(NamedTuple):
     """A method, what brings its scheduled parameters to a step, and why it cannot be captured, if it can't."""
 
     method: Method

@@ -19,8 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from reweigh.lab.train.convolution_cuda import passes
-
 # By number of channels, as measured on an H200: pixels in a block and warps; and for the gradient of the weights also
 # how many blocks a program walks through.
 CONVOLVE = {16: (256, 2), 32: (256, 8), 64: (128, 8)}
@@ -75,8 +73,6 @@ def _convolved(x: Tensor, w: Tensor, transposed: bool) -> Tensor:
     from reweigh.lab.train.convolution_kernels import convolve
 
     n, channels, height, width = x.shape
-    if compiled := passes(channels, height, width, x.device.index):
-        return (compiled.turn if transposed else compiled.convolve)(x, w)
     block, warps = CONVOLVE[channels]
     pixels = n * height * width
     y = torch.empty_like(x, memory_format=torch.channels_last)
@@ -90,8 +86,6 @@ def _weight_gradient(x: Tensor, g: Tensor) -> Tensor:
     from reweigh.lab.train.convolution_kernels import correlate
 
     n, channels, height, width = x.shape
-    if compiled := passes(channels, height, width, x.device.index):
-        return compiled.correlate(x, g)
     block, warps, steps = CORRELATE[channels]
     pixels = n * height * width
     programs = -(-pixels // (block * steps))

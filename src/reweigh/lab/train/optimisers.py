@@ -55,8 +55,8 @@ def build_optimiser(net: nn.Module, run: Run) -> torch.optim.Optimizer:
     """The optimiser a run names, over the trainable parameters of `net`.
 
     sgd, momentum, nesterov: torch.optim.SGD; adam, adam-caffe: torch.optim.Adam; adamw: torch.optim.AdamW.
-    Call `prepare` before each of its steps. On a GPU the step is one fused kernel and the rate a tensor that it reads
-    from memory, so that it can be captured; captured or not, the arithmetic is the same.
+    Call `set_learning_rate` before each of its steps. On a GPU the step is one fused kernel that reads the rate from a
+    tensor, so that it can be captured; captured or not, the arithmetic is the same.
     """
     groups = parameter_groups(net, run.weight_decay, exempt=run.decay_exempt)
     device = groups[0]["params"][0].device
@@ -68,7 +68,7 @@ def build_optimiser(net: nn.Module, run: Run) -> torch.optim.Optimizer:
     if run.optimiser == "adam":
         return torch.optim.Adam(groups, lr=lr, betas=run.betas, eps=run.eps, fused=fused, capturable=on_gpu)
     if run.optimiser == "adam-caffe":
-        # `delta` is an entry of the group that torch keeps and saves, and `prepare` reads
+        # `delta` is an entry of the group that torch keeps and saves, and `set_learning_rate` reads
         groups = [group | {"delta": run.eps} for group in groups]
         return torch.optim.Adam(groups, lr=lr, betas=run.betas, fused=fused, capturable=on_gpu)
     momentum = 0.0 if run.optimiser == "sgd" else run.momentum
@@ -94,7 +94,7 @@ def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
 _HOW = ("lr", "fused", "foreach", "capturable")
 
 
-def prepare(optimiser: torch.optim.Optimizer, lr: float, step: int, *, caffe_momentum: bool = False) -> None:
+def set_learning_rate(optimiser: torch.optim.Optimizer, lr: float, step: int, *, caffe_momentum: bool = False) -> None:
     """Set what changes from iteration to iteration, just before `optimiser.step()`.
 
     Args:
