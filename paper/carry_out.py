@@ -15,7 +15,7 @@ from paper.values import Choice, Experiment
 from reweigh.lab.record.files import make_folder
 from reweigh.lab.run import Interrupted, Outcome, Update, execute, execute_many
 from reweigh.lab.run.execute import folder_of
-from reweigh.lab.run.jobs import let_go
+from reweigh.lab.run.jobs import release_frames
 from reweigh.lab.spec import Run
 
 Tell: TypeAlias = Callable[[int, int, Run, Update], None]
@@ -159,7 +159,7 @@ def _alone(run: Run, root: Path, watch: Callable[[Update], None], should_stop: C
     try:
         execute(run, root, watch=watch, should_stop=should_stop)
     except Exception as error:  # whatever ended this run, the others go on, as they do in execute_many
-        return let_go(error)
+        return release_frames(error)
     return None
 
 

@@ -48,7 +48,7 @@ class Context:
 class Method(Protocol):
     """Teaches a net: the loop asks for a loss, steps the optimiser, and tells when an epoch ends.
 
-    One whose iterations can be captured as a graph has more to say: see `reweigh.lab.train.captured.Captured`.
+    One whose iterations can be captured as a graph has more to say: see `reweigh.lab.train.captured.CapturedStep`.
 
     Attributes:
         trainable: everything the run's optimiser updates; its state dict is part of every checkpoint.
