@@ -73,7 +73,7 @@ def test_a_stopped_run_can_go_on(reweigh, tmp_path: Path, number: signal.Signals
 
     ended = reweigh("resume", folder)
     assert ended.code == 0
-    assert "going on from iteration" in ended.stderr
+    assert "resuming at iteration" in ended.stderr
     rows = read_rows(folder)
     assert [row["step"] for row in rows] == list(range(50, 401, 50))
     assert rows[: len(stopped)] == stopped
@@ -100,4 +100,4 @@ def test_what_is_more_than_a_run_goes_on_by_its_own_command(
     assert "resume" not in ended.stderr
     if command != "demo":  # which takes its time
         assert (again := reweigh(command, *line)).code == 0, again.stderr
-        assert "going on from iteration 1" in again.stderr
+        assert "resuming at iteration 1" in again.stderr

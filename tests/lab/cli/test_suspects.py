@@ -198,7 +198,7 @@ def test_nothing_is_said_of_wrong_labels_where_there_are_none(reweigh, tmp_path:
         (["RUN", "--net", "linear"], 2, "--net has no effect on a run that is there"),
         (["RUN", "--method", "best"], 2, "--method is 'best'; expected one of auto, final-p"),
         (["RUN", "--method", "duel", "--folds", "3"], 2, "method is 'duel'; out of fold there is final-p or mixture"),
-        (["digits", "--net", "resnet65"], 2, "no net is called 'resnet65'"),
+        (["digits", "--net", "resnet65"], 2, "no net is named 'resnet65'"),
         (["digits", "--lr", "0"], 2, "lr is 0.0; expected a number in (0"),
     ],
 )

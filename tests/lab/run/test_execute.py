@@ -247,7 +247,7 @@ def test_imbalance_and_given_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"net": "mlpp"}, "no net is called 'mlpp'"),
+        ({"net": "mlpp"}, "no net is named 'mlpp'"),
         ({"weighting": "DMM(1, 2)"}, "no weighting is called 'DMM'"),
         ({"noise": "symetric"}, "no noise called 'symetric'"),
         ({"imbalance": "tail(3)"}, "imbalance is tail"),

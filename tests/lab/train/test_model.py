@@ -90,7 +90,7 @@ def test_a_flipped_bit_or_a_cut_is_recognised(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"format": 2}, "format is 2; this version reads 1"),
-        ({"net": "resnet65"}, "no net is called 'resnet65'"),
+        ({"net": "resnet65"}, "no net is named 'resnet65'"),
         ({"num_classes": 7}, "num_classes is 7, but there are 3 class_names"),
         ({"shape": None}, r"model\.json: "),
         ({"run": {"data": "x"}}, "a run needs 'net'"),

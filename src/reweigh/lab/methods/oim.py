@@ -9,7 +9,7 @@ from torch.nn import functional
 from reweigh.checks import number
 from reweigh.lab.methods.ldam import CosineLinear
 from reweigh.lab.nets import Net
-from reweigh.lab.nets.rounded import rounded
+from reweigh.lab.nets.net import rounded
 from reweigh.margin import at_least_float32
 
 
