@@ -228,7 +228,7 @@ def test_folder_of_images_in_memory_and_in_files(tmp_path: Path) -> None:
     assert finished(flat, tmp_path / "runs")["final"]["test_accuracy"] == 1
     files = small(tmp_path / "pictures", net="resnet20", iterations=2, evaluate_every=2, batch_size=4)
     assert finished(files, tmp_path / "runs")["holdout"] == "noisy hold-out"
-    with pytest.raises(ValueError, match="give image_size"):
+    with pytest.raises(ValueError, match="set image_size"):
         execute(small(tmp_path / "pictures"), tmp_path / "runs")
 
 

@@ -137,7 +137,7 @@ def test_on_the_cpu_nothing_is_captured_or_said() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"share": torch.clone}, "several processes"),
+        ({"average": torch.clone}, "several processes"),
         ({"dropout_seed": 0}, "dropout"),
         ({"method": type("Picky", (), {"predictor": None})()}, "Picky makes decisions on the host"),
     ],

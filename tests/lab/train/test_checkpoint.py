@@ -92,7 +92,7 @@ def test_cut_anywhere_the_one_before_is_used(path: Path) -> None:
         assert loaded.state["step"] == 1
         assert loaded.path == previous(path)
         assert loaded.note is not None
-        assert "going on from checkpoint.previous.pt" in loaded.note
+        assert "resuming from checkpoint.previous.pt" in loaded.note
         assert str(path) in loaded.note
 
 
@@ -134,7 +134,7 @@ def test_killed_between_the_two_renames(path: Path) -> None:
     assert loaded is not None
     assert loaded.state["step"] == 2
     assert loaded.note is not None
-    assert "there is no such file; going on from" in loaded.note
+    assert "there is no such file; resuming from" in loaded.note
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])

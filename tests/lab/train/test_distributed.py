@@ -35,30 +35,30 @@ import sys
 import torch
 from torch import nn
 from reweigh.criterion import Criterion
-from reweigh.lab.train.distributed import joined, sharing, Uncounted
+from reweigh.lab.train.distributed import IgnoringCriterion, gradient_averaging, join_ranks
 from reweigh.weightings import DM
 
 def teach(net, ranks):
     optimiser = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
-    share = sharing(net.parameters(), ranks) if ranks.size > 1 else torch.Tensor.detach
+    average = gradient_averaging(net.parameters(), ranks) if ranks.size > 1 else torch.Tensor.detach
     criterion = Criterion(DM(0.5, 8), process_group=ranks.group)
     for step in range(20):
         size = [7, 1, 4][step % 3]  # of the whole batch: at times smaller than the number of ranks
         part = ranks.shard(size)
         positions = slice(step * 7, step * 7 + size)
         x, y = inputs[positions][part], target[positions][part]
-        taught = criterion if ranks.counted(size) else Uncounted(criterion)
+        taught = criterion if ranks.counted(size) else IgnoringCriterion(criterion)
         loss = taught(net(x), y)
         optimiser.zero_grad()
         loss.backward()
-        yield share(loss).item()
+        yield average(loss).item()
         optimiser.step()
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).double()
 inputs, target = torch.randn(200, 5, dtype=torch.float64), torch.randint(0, 3, (200,))
-with joined(torch.device("cpu")) as ranks:
+with join_ranks(torch.device("cpu")) as ranks:
     losses = list(teach(net, ranks))
 if ranks.first:
     torch.save([torch.tensor(losses), *net.state_dict().values()], sys.argv[1])

@@ -13,7 +13,7 @@ from reweigh.criterion import Criterion
 from reweigh.lab.objectives.weightings import weighting_from
 from reweigh.lab.spec import Expression, parse
 from reweigh.lab.spec.signatures import PARAMETERS
-from reweigh.lab.train.schedules import in_tensors, learning_rate, over_steps, taper_at
+from reweigh.lab.train.schedules import learning_rate, over_steps, taper_at, weighting_in_tensors
 from reweigh.weightings import Weighting
 
 SCHEDULED = [
@@ -82,11 +82,11 @@ def test_scheduled_numbers_in_tensors_are_never_looked_at(normalise: Any, text: 
         (found,) = torch.autograd.grad(Criterion(weighting, normalise=normalise)(logits, target), logits)
         return found
 
-    on_no_device = in_tensors(parse(text), 100, torch.device("meta"))
+    on_no_device = weighting_in_tensors(parse(text), 100, torch.device("meta"))
     assert on_no_device is not None
     on_no_device[1](50)
     assert gradient(on_no_device[0], "meta").is_meta  # where there are no values, nobody can have looked at one
-    here = in_tensors(parse(text), 100, torch.device("cpu"))
+    here = weighting_in_tensors(parse(text), 100, torch.device("cpu"))
     assert here is not None
     by_numbers = over_steps(weighting_from, parse(text), 100)
     for step in (0, 50, 99):

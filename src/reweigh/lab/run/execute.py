@@ -34,7 +34,7 @@ from reweigh.lab.train.captured import (
     own_stream,
     usable_speed,
 )
-from reweigh.lab.train.distributed import Ranks, joined, sharing
+from reweigh.lab.train.distributed import Ranks, gradient_averaging, join_ranks
 from reweigh.lab.train.evaluate import holdout_row, training_row
 from reweigh.lab.train.optimisers import build_optimiser, restore
 from reweigh.lab.train.step import EXCLUSIVE, EagerStep, has_dropout
@@ -150,7 +150,7 @@ def execute(
     """
     if not isinstance(run, Run):
         raise TypeError(f"run must be a reweigh.Run, got a {type(run).__name__}: Run.from_mapping reads a dict")
-    with machine(run), joined(device_of(run)) as ranks, own_stream(device_of(run)):
+    with machine(run), join_ranks(device_of(run)) as ranks, own_stream(device_of(run)):
         return train_run(run, root, watch=watch, should_stop=should_stop, speed=speed or Speed(), ranks=ranks)
 
 
@@ -198,7 +198,7 @@ def train_run(
         caffe_momentum=run.caffe_momentum,
         dropout_seed=ranks.seed(run.seed) if has_dropout(method.trainable) else None,
         set_parameters=objective.set_parameters,
-        share=sharing(method.trainable.parameters(), ranks) if ranks.size > 1 else Tensor.detach,
+        average=gradient_averaging(method.trainable.parameters(), ranks) if ranks.size > 1 else Tensor.detach,
     )
     speed, speed_note = usable_speed(eager, speed.for_run(run, device), objective.obstacle)
     started, beat, epoch = time.perf_counter(), heartbeat(), epoch_of(run, material)

@@ -106,7 +106,7 @@ def usable_speed(eager: EagerStep, speed: Speed, obstacle: str | None = None) ->
 def _obstacle(eager: EagerStep) -> str | None:
     if isinstance(eager.batches, Loader):
         return "images are decoded on demand"
-    if eager.share is not Tensor.detach:
+    if eager.average is not Tensor.detach:
         return "several processes share the run"
     if eager.dropout_seed is not None:
         return "dropout is seeded anew at every iteration"

@@ -85,7 +85,7 @@ def _statistics(logits: Tensor, batch: Batch, weigh: Weigh | None) -> tuple[Tens
 
 
 def holdout_row(stats: ExampleStats, target: Tensor, prefix: str) -> dict[str, float]:
-    """Accuracy, cross entropy and expected calibration error on a part that was not trained on."""
+    """Return accuracy, cross entropy and expected calibration error on a held-out part."""
     return {
         f"{prefix}_accuracy": accuracy(stats.predicted, target),
         f"{prefix}_cross_entropy": stats.cross_entropy.mean().item(),
@@ -94,17 +94,19 @@ def holdout_row(stats: ExampleStats, target: Tensor, prefix: str) -> dict[str, f
 
 
 def training_row(stats: ExampleStats, given: Tensor, clean: Tensor | None, num_classes: int) -> dict[str, Any]:
-    """How the training part is fitted.
+    """Return the columns that show how the training part is fitted.
 
-    With the truth known, as the paper's tables have it:
+        corrupted_accuracy, p_mean             accuracy on the given labels, and their mean p
+        p_histogram, weight_histogram          over 20 equal bins of p, as shares
+        p_by_class                             mean p by given label
 
-        corrupted_accuracy, intact_accuracy    on the given labels, and on the true ones
-        fit_clean, fit_noisy                   on the given labels of the examples that are right, and that are wrong
+    If the true labels are known, also:
+
+        intact_accuracy                        accuracy on the true labels
+        fit_clean, fit_noisy                   accuracy on the given labels of clean and of noisy examples
         p_clean, p_noisy                       mean p of the given label on each
-        weight_noisy                           the share of all weight that wrong labels get
-
-    Without it the same columns of the whole: corrupted_accuracy and p_mean. Always: p_histogram and
-    weight_histogram over 20 equal bins of p (as shares), and p_by_class by given label.
+        p_histogram_clean, p_histogram_noisy   the histogram of each
+        weight_noisy                           the share of the total weight on noisy examples
     """
     row: dict[str, Any] = {
         "corrupted_accuracy": accuracy(stats.predicted, given),
@@ -121,13 +123,13 @@ def training_row(stats: ExampleStats, given: Tensor, clean: Tensor | None, num_c
         ]
     if clean is not None:
         row["intact_accuracy"] = accuracy(stats.predicted, clean)
-        wrong = given != clean
-        for name, subset in (("clean", ~wrong), ("noisy", wrong)):
+        noisy = given != clean
+        for name, subset in (("clean", ~noisy), ("noisy", noisy)):
             row[f"fit_{name}"] = accuracy(stats.predicted[subset], given[subset])
             row[f"p_{name}"] = stats.p[subset].mean().item()
             row[f"p_histogram_{name}"] = _histogram(stats.p[subset], torch.ones(int(subset.sum()), dtype=torch.float64))
         if stats.weight is not None:
-            row["weight_noisy"] = (stats.weight[wrong].sum() / stats.weight.sum()).item()
+            row["weight_noisy"] = (stats.weight[noisy].sum() / stats.weight.sum()).item()
     return row
 
 

@@ -40,7 +40,7 @@ class EagerStep:
         caffe_momentum: as in `reweigh.lab.train.optimisers.set_learning_rate`.
         dropout_seed: seeds dropout at every step; None where the net has no dropout.
         set_parameters: sets scheduled parameters that are tensors to their values at a step.
-        share: called with the loss after the backward pass, returns the loss to record. With several processes it
+        average: called with the loss after the backward pass, returns the loss to record. With several processes it
             also averages their gradients.
     """
 
@@ -56,11 +56,11 @@ class EagerStep:
         caffe_momentum: bool = False,
         dropout_seed: int | None = None,
         set_parameters: Callable[[int], None] = lambda step: None,
-        share: Callable[[Tensor], Tensor] = Tensor.detach,
+        average: Callable[[Tensor], Tensor] = Tensor.detach,
     ) -> None:
         self.method, self.batches, self.optimiser, self.total = method, batches, optimiser, total
         self.learning_rate, self.autocast = learning_rate, autocast
-        self.set_parameters, self.share = set_parameters, share
+        self.set_parameters, self.average = set_parameters, average
         self.caffe_momentum, self.dropout_seed = caffe_momentum, dropout_seed
         self._upcoming: tuple[int, Iterator[Batch]] | None = None
 
@@ -82,7 +82,7 @@ class EagerStep:
             loss = self.method.loss(batch, step)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        loss = self.share(loss)
+        loss = self.average(loss)
         self.optimiser.step()
         return loss
 
