@@ -120,7 +120,7 @@ def test_augmentation_of_what_is_no_picture_is_refused(reweigh, tmp_path: Path, 
     line = ["--data", *data, "--net", "mlp-8", "--weighting", "CCE", "--device", "cpu", "--runs", tmp_path / "runs"]
     ended = reweigh("train", *line, "--augment", "pad-crop-flip")
     assert ended.code == 2
-    told = "augment is 'pad-crop-flip', which has no effect in this run: net 'mlp-8' reads features, not pictures"
+    told = "augment is 'pad-crop-flip', which has no effect in this run: net 'mlp-8' reads features, not images"
     assert told in ended.stderr
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
     if kind == "pictures":
