@@ -125,6 +125,46 @@ def test_threads_share_no_random_state_default_or_mode(tmp_path: Path) -> None:
     assert warnings.filters == filters
 
 
+def test_threads_on_a_gpu_have_a_stream_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: list[dict[str, bytes]]
+) -> None:
+    """The runs are on the CPU, and the GPU is a fake."""
+    streams, used = iter(range(2)), list[tuple[int, object]]()
+    monkeypatch.setattr("reweigh.lab.run.jobs.device_of", lambda run: torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: next(streams))
+    monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: used.append((threading.get_ident(), stream)))
+    outcomes = execute_many(RUNS, tmp_path, jobs=2)
+    assert [learnt(outcome.folder) for outcome in outcomes] == alone
+    assert len({thread for thread, _ in used}) == len({stream for _, stream in used}) == len(used) > 0
+    assert threading.get_ident() not in {thread for thread, _ in used}
+
+
+def test_captured_steps_and_evaluations_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph that carries its work out anew at every replay, without the lock that eager work needs."""
+
+    class Rerun:
+        def __init__(self, work: Callable[[], None]) -> None:
+            work()
+            self.work, self.is_fresh = work, True
+
+        def replay(self) -> None:
+            if not self.is_fresh:  # capturing executes nothing, but this has
+                self.work()
+            self.is_fresh = False
+            replays.append(1)
+
+    replays = list[int]()
+    runs = [replace(run, weighting="DM(0.5, 8)", schedule="step(0.1, at=[0.5])") for run in RUNS]
+    single = [learnt(execute(run, tmp_path / "alone")) for run in runs]
+    module = import_module("reweigh.lab.run.execute")
+    monkeypatch.setattr(module, "usable_speed", lambda eager, speed, obstacle: (Speed(True, False, False), None))
+    monkeypatch.setattr("reweigh.lab.train.captured.Graph", Rerun)
+    outcomes = in_threads(runs, tmp_path / "together", 3)
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert len(replays) > 3 * 37  # all but three iterations of each run, and evaluations
+    assert [learnt(outcome.folder) for outcome in outcomes] == single
+
+
 def test_an_error_of_the_watcher_ends_all_threads_with_a_checkpoint(tmp_path: Path) -> None:
     def watch(number: int, update: Update) -> None:
         if update.step:

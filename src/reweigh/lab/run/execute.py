@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ class Interrupted(Exception):  # noqa: N818  (it is no error)
     """A run was stopped on request, after writing a checkpoint; executing it again resumes it."""
 
     def __init__(self, folder: Path, step: int) -> None:
-        super().__init__(f"stopped at iteration {step}; run it again to go on: {folder}")
+        super().__init__(f"stopped at iteration {step}; run it again to resume: {folder}")
         self.folder, self.step = folder, step
 
     def __reduce__(self) -> tuple[type[Interrupted], tuple[Path, int]]:
@@ -205,7 +205,7 @@ def train_run(
     chunk = 128 if material.train.kind == "files" else 1024
     evaluate = make_evaluator(speed, eager.autocast, chunk, lambda: beat(state.step))
 
-    with _open_record(run, material, folder, device, speed, ranks) if ranks.first else nullcontext() as record:
+    with _open_record(run, material, folder, device, speed, ranks) as record:
         # Resume.
         path = folder / "checkpoint.pt"
         resume_note = state.load(path, device)
@@ -270,7 +270,10 @@ def _is_evaluated(run: Run, step: int) -> bool:
 
 def _open_record(
     run: Run, material: Material, folder: Path, device: torch.device, speed: Speed, ranks: Ranks
-) -> Record:
+) -> AbstractContextManager[Record | None]:
+    """Open the record of the run; None on all ranks but the first, which alone writes."""
+    if not ranks.first:
+        return nullcontext()
     make_folder(folder)
     settings = environment(str(device)) | speed.described() | {"processes": ranks.size}
     return Record(folder, header_of(run, material), settings)
