@@ -1,4 +1,4 @@
-"""What holds for every net, and what B9 says about each."""
+"""Properties of every net, and the architecture of each."""
 
 from __future__ import annotations
 

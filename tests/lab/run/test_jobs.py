@@ -1,4 +1,4 @@
-"""Several runs at once: each as if alone, whatever happens to the others."""
+"""Several runs at a time give the results of each alone, also if others fail or stop."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_short_runs_of_one_net_count_together(tmp_path: Path, monkeypatch: pytes
     assert asked == {(RUN.net, "fp32"): 2 * one, ("mlp-8", "fp32"): one, (RUN.net, "bf16"): one}
 
 
-def test_processes_give_what_each_run_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
+def test_processes_give_the_results_of_each_run_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
     told: list[tuple[int, Update]] = []
     outcomes = execute_many(RUNS, tmp_path, jobs=2, watch=lambda number, update: told.append((number, update)))
     assert [outcome.run for outcome in outcomes] == RUNS
@@ -88,7 +88,7 @@ def in_threads(
     return [outcomes[number] for number in range(len(runs))]
 
 
-def test_threads_give_what_each_run_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
+def test_threads_give_the_results_of_each_run_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
     told: list[tuple[int, Update, bool]] = []
 
     def watch(number: int, update: Update) -> None:
@@ -213,7 +213,7 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, alone: list[dic
 
 
 @pytest.mark.parametrize("run", [execute_many, lambda runs, root: in_threads(runs, root, 1)], ids=["one", "threads"])
-def test_one_that_ran_out_of_memory_leaves_it_to_the_others(
+def test_a_run_that_fails_frees_its_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[[list[Run], Path], list[Outcome]]
 ) -> None:
     nets = list["weakref.ref[nn.Module]"]()
@@ -237,9 +237,7 @@ def test_one_that_ran_out_of_memory_leaves_it_to_the_others(
 
 
 @pytest.mark.parametrize("how", ["processes", "threads", "one"])
-def test_a_request_to_stop_reaches_all_and_nothing_is_lost(
-    tmp_path: Path, alone: list[dict[str, bytes]], how: str
-) -> None:
+def test_a_request_to_stop_reaches_all_and_they_resume(tmp_path: Path, alone: list[dict[str, bytes]], how: str) -> None:
     seen = [0]
 
     def watch(number: int, update: Update) -> None:
@@ -324,7 +322,7 @@ for outcome in execute_many(runs, Path(sys.argv[1]), jobs=2):
 """
 
 
-def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+def test_a_script_without_a_guard_fails_with_advice(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "runs")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
@@ -332,7 +330,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     assert done.stdout.count('must do so under `if __name__ == "__main__":`') == 2
 
 
-def test_what_is_asked_for_must_make_sense(tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="jobs must be 1 or more, not 0"):
         execute_many(RUNS, tmp_path, jobs=0)
     with pytest.raises(ValueError, match="is given twice"):
@@ -352,7 +350,7 @@ def on_a_gpu(folder: Path, **changed: Any) -> list[Run]:
 
 @GPU
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_jobs_on_a_gpu_give_what_each_gives_alone(tmp_path: Path, precision: str) -> None:
+def test_jobs_on_a_gpu_give_the_results_of_each_alone(tmp_path: Path, precision: str) -> None:
     runs = on_a_gpu(tmp_path, precision=precision)
     single = [learnt(execute(run, tmp_path / "alone")) for run in runs]
     outcomes = execute_many(runs, tmp_path / "together", jobs=3)
@@ -362,7 +360,7 @@ def test_jobs_on_a_gpu_give_what_each_gives_alone(tmp_path: Path, precision: str
 
 @GPU
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_jobs_on_a_gpu_go_on_where_they_stopped(tmp_path: Path, precision: str) -> None:
+def test_jobs_on_a_gpu_resume_exactly(tmp_path: Path, precision: str) -> None:
     plain, *others = on_a_gpu(tmp_path, precision=precision)
     methods = ("ELR(lam=1)", "CoTeaching(0.4, warm_up=2)")
     taught = [replace(run, weighting=None, method=name) for run, name in zip(others, methods, strict=True)]

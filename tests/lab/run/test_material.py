@@ -1,4 +1,4 @@
-"""What a run trains on when others made its labels."""
+"""Runs on given labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a run: what does not fit together is refused, and torch's switches are put back."""
+"""The parts of a run: mismatches are refused, and torch's switches are restored."""
 
 from __future__ import annotations
 

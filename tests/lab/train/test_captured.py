@@ -1,4 +1,4 @@
-"""A captured run is the uncaptured one, and what can't be captured says so."""
+"""A captured run gives the results of the uncaptured one; a run that cannot be captured says why."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_captured_is_uncaptured_bit_for_bit(tmp_path: Path, change: dict[str, An
 
 
 @GPU
-def test_a_captured_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_captured_run_resumes_exactly(tmp_path: Path) -> None:
     run = small(tmp_path)
     unbroken = learnt(execute(run, tmp_path / "unbroken"))
     for stop in (2, 5, 13):
@@ -104,7 +104,7 @@ def test_in_bfloat16_the_difference_is_that_of_another_seed(tmp_path: Path, spee
     assert abs(fast.mean() - plain.mean()) < 3 * max(plain.std(ddof=1), fast.std(ddof=1)) / np.sqrt(5) + 1e-3
 
 
-# What can be seen without a GPU
+# Without a GPU
 
 
 def eager_on_the_cpu() -> EagerStep:
@@ -124,7 +124,7 @@ def eager_on_the_cpu() -> EagerStep:
     )
 
 
-def test_on_the_cpu_nothing_is_captured_or_said() -> None:
+def test_on_the_cpu_nothing_is_captured_or_noted() -> None:
     eager = eager_on_the_cpu()
     speed, note = usable_speed(eager, Speed())
     assert (make_step(eager, speed), note) == (eager, None)
@@ -157,7 +157,7 @@ def test_what_cannot_be_captured_says_why(change: dict[str, Any], words: str) ->
     assert make_step(eager, PLAIN) is eager
 
 
-def test_where_capturing_fails_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_capturing_fails_the_run_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(work: object) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nand a long story")
 

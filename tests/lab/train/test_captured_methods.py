@@ -1,4 +1,4 @@
-"""On a GPU: methods captured as graphs do what they do uncaptured, in every mode, and go on where they stopped."""
+"""Captured methods on a GPU give the results of uncaptured ones, in every mode, and resume exactly."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_captured_method_is_the_uncaptured_one_bit_for_bit(tmp_path: Path, met
 
 @GPU
 @pytest.mark.parametrize("method", WITH_STATE)
-def test_a_captured_method_goes_on_where_it_stopped(tmp_path: Path, method: str) -> None:
+def test_a_captured_method_resumes_exactly(tmp_path: Path, method: str) -> None:
     run, speed = run_of(tmp_path, method), Speed(compile=False)
     unbroken = learnt(execute(run, tmp_path / "unbroken", speed=speed))
     assert differing(learnt(interrupted(run, tmp_path / "broken", speed, (2, 13, 20))), unbroken) == []
@@ -186,13 +186,11 @@ def test_a_net_in_three_modes_is_captured_in_bfloat16(tmp_path: Path, compiled: 
     assert np.isfinite(json.loads((folder / "result.json").read_text())["final"]["test_cross_entropy"])
 
 
-# What can be seen without a GPU
+# Without a GPU
 
 
 @pytest.mark.parametrize("used", [Speed(True, False, False), Speed(False, True, True)])
-def test_a_record_says_what_was_used_not_what_was_asked_for(
-    used: Speed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_has_the_settings_that_were_used(used: Speed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module("reweigh.lab.run.execute")
     monkeypatch.setattr(module, "usable_speed", lambda eager, speed, obstacle: (used, None))
     monkeypatch.setattr(module, "make_step", lambda eager, speed: eager)
@@ -229,7 +227,7 @@ def test_every_net_is_evaluated_by_its_own_graph(monkeypatch: pytest.MonkeyPatch
         assert torch.equal(evaluate_part(net, part).p, evaluate(net, part, 4, net).p)
 
 
-def test_an_evaluation_that_cannot_be_captured_goes_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_that_cannot_be_captured_is_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(work: Callable[[], None]) -> None:
         raise RuntimeError("out of memory")
 

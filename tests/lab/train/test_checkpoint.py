@@ -119,7 +119,7 @@ def test_a_damaged_one_does_not_push_out_the_good_one_before(path: Path) -> None
     assert (step_of(path), step_of(previous(path))) == (3, 1)
 
 
-def test_nothing_good_is_said_and_not_taken_for_nothing(path: Path) -> None:
+def test_damaged_files_are_an_error_not_a_fresh_start(path: Path) -> None:
     path.write_bytes(b"")
     previous(path).write_bytes(b"reweigh checkpoint 1\n" + bytes(40))
     with pytest.raises(

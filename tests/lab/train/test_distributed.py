@@ -1,4 +1,4 @@
-"""Two processes teach one net as one process does."""
+"""Two processes train a net as one process does."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ if ranks.first:
     torch.save([torch.tensor(losses), *net.state_dict().values()], sys.argv[1])
 """
 
-# a thread of gloo's that is there when the interpreter ends may still hold a tensor, and aborts the process
+# a gloo thread that holds a tensor when the interpreter ends aborts the process
 ALONE = """
 from pathlib import Path
 left = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
@@ -119,7 +119,7 @@ def test_every_example_is_in_exactly_one_shard() -> None:
             assert all(len(range(batch)[s]) >= 1 for s in shards)
 
 
-def test_alone_there_is_nothing_to_agree_on() -> None:
+def test_a_single_process_agrees() -> None:
     assert Ranks().any(True)
     assert not Ranks().any(False)
     Ranks().agree(3, "an iteration")
@@ -157,7 +157,7 @@ def test_a_run_of_two_processes_is_the_run_of_one(tmp_path: Path, port: int, cha
         assert a["p_mean"] == pytest.approx(b["p_mean"], rel=1e-4)
 
 
-def test_methods_that_look_at_whole_batches_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_that_need_complete_batches_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reweigh.lab.run.material import gather
     from reweigh.lab.run.parts import batches_of, net_of, objective_of, order_of
 

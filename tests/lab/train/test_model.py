@@ -1,4 +1,4 @@
-"""A saved model is a folder that gives the same logits back, or a sentence about what is wrong."""
+"""A saved model gives the same logits after loading; a damaged one is refused."""
 
 from __future__ import annotations
 

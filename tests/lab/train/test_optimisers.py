@@ -1,4 +1,4 @@
-"""Optimisers against the formulas they stand for, Caffe's included."""
+"""Optimisers against their formulas, Caffe's included."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_rate_kept_in_a_tensor_is_read_once(lr: float, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("name", ["momentum", "adam"])
-def test_what_began_on_a_cpu_goes_on_where_weights_are_laid_out_otherwise(name: str) -> None:
+def test_a_state_from_a_cpu_loads_into_weights_of_another_layout(name: str) -> None:
     """As on a GPU, whose fused steps walk through parameters, gradients and velocities in the order of memory."""
     run, draws = run_of(optimiser=name, lr=0.1), torch.Generator().manual_seed(0)
     plain = nn.Conv2d(3, 4, 3, bias=False)

@@ -1,4 +1,4 @@
-"""What the loop gets at each iteration."""
+"""Schedules at each iteration."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_every_weighting_with_a_number_is_among_the_scheduled() -> None:
 
 @pytest.mark.parametrize("text", SCHEDULED)
 @pytest.mark.parametrize("normalise", [None, "batch"])
-def test_scheduled_numbers_in_tensors_are_never_looked_at(normalise: Any, text: str) -> None:
+def test_scheduled_numbers_in_tensors_are_never_read_on_the_host(normalise: Any, text: str) -> None:
     def gradient(weighting: Weighting, device: str) -> Tensor:
         logits = torch.linspace(-30, 30, 40, device=device).reshape(4, 10).requires_grad_()
         target = torch.tensor([0, 3, 9, 5], device=device)

@@ -1,4 +1,4 @@
-"""Ranks die and hang; the run ends as if they had not. 20 kills here, REWEIGH_RANK_KILLS=200 for more."""
+"""Ranks die and hang; the run gives identical results. 20 kills here, REWEIGH_RANK_KILLS=200 for more."""
 
 from __future__ import annotations
 

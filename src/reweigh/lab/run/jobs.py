@@ -77,25 +77,22 @@ def execute_many(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"runs must differ, but {twice} is given twice")
+    numbered, speed = dict(enumerate(runs)), speed or Speed()
+    if jobs == 1:
+        outcomes = run_in_sequence(numbered, root, watch, should_stop, speed)
+        return [outcomes[number] for number in numbered]
     groups: dict[Any, dict[int, Run]] = {}
-    for number, run in enumerate(runs):
+    for number, run in numbered.items():
         device = device_of(run)
-        if jobs == 1:
-            key: Any = "one after another"
-        elif device.type == "cuda":
-            key = str(device), switches_of(run)
-        else:
-            key = "processes"
+        key = (str(device), switches_of(run)) if device.type == "cuda" else "processes"
         groups.setdefault(key, {})[number] = run
-    outcomes: dict[int, Outcome] = {}
+    outcomes = {}
     for key, group in groups.items():
-        if key == "one after another":
-            outcomes |= run_in_sequence(group, root, watch, should_stop, speed or Speed())
-        elif key == "processes":
+        if key == "processes":
             outcomes |= run_in_processes(group, root, jobs, watch, should_stop)
         else:
-            outcomes |= run_in_threads(group, root, jobs, watch, should_stop, speed or Speed())
-    return [outcomes[number] for number in range(len(runs))]
+            outcomes |= run_in_threads(group, root, jobs, watch, should_stop, speed)
+    return [outcomes[number] for number in numbered]
 
 
 def run_in_sequence(

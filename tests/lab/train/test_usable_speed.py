@@ -1,4 +1,4 @@
-"""What a method can use of a GPU, as far as that shows without one."""
+"""The GPU settings that a method can use, tested without a GPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fastest(eager: EagerStep, speed: Speed) -> tuple[Step, str | None]:
     return make_step(eager, used), note
 
 
-def test_second_derivatives_are_torchs_own() -> None:
+def test_second_derivatives_use_only_torch() -> None:
     net = nn.Linear(2, 2)
     kind = type("Twice", (), {"differentiates_twice": True, "capture_key": lambda self, step: None, "trainable": net})
     eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
@@ -39,7 +39,7 @@ def test_second_derivatives_are_torchs_own() -> None:
     assert fastest(eager, Speed(kernels=False, compile=False))[1] is None
 
 
-def test_a_method_says_itself_why_it_is_not_captured() -> None:
+def test_a_method_has_the_reason_why_it_is_not_captured() -> None:
     net = nn.Linear(2, 2)
     kind = type("Video", (), {"uncaptured": "Video sorts frames", "trainable": net, "predictor": net})
     eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
@@ -48,7 +48,7 @@ def test_a_method_says_itself_why_it_is_not_captured() -> None:
     assert usable_speed(eager, Speed(True, True, True))[0] == Speed(False, True, True)
 
 
-def test_compiled_is_what_learns_also_where_another_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trained_nets_are_compiled_not_the_predictor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a resume of Masking, whose average predicts; both of two nets that teach each other."""
     compiled: list[nn.Module] = []
     monkeypatch.setattr("reweigh.lab.train.captured.compile_net", compiled.append)
@@ -70,7 +70,7 @@ def test_a_net_whose_features_a_method_reads_is_not_compiled(monkeypatch: pytest
     assert usable_speed(eager, Speed(True, True, False)) == (Speed(True, True, False), None)
 
 
-def test_one_line_says_all_that_a_method_leaves_unused() -> None:
+def test_one_note_names_all_unused_settings() -> None:
     """As DRSA and CAE, which read the net's features and cannot be captured either."""
     net = nn.Linear(2, 2)
     kind = type("Video", (), {"reads_features": True, "uncaptured": "Video sorts frames", "trainable": net})
