@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from reweigh.lab.run.material import Material, gather
-from reweigh.lab.run.parts import objective_of, net_of, parts_of
+from reweigh.lab.run.parts import net_of, objective_of, parts_of
 from reweigh.lab.search.plan import Plan, cannot_be
 from reweigh.lab.spec import Run
 
