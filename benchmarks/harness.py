@@ -13,7 +13,9 @@ import argparse
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,10 @@ from reweigh.lab.nets.registry import build
 from reweigh.lab.run.machine import autocast_of, machine
 from reweigh.lab.run.parts import criterion_of
 from reweigh.lab.spec import Run
-from reweigh.lab.train.captured import Captured, Speed, compile_net, looking
+from reweigh.lab.train.captured import CapturedStep, Speed, compile_net, make_evaluator
 from reweigh.lab.train.convolution import use_small_convolutions
-from reweigh.lab.train.evaluate import at_once
-from reweigh.lab.train.loop import Eager
 from reweigh.lab.train.optimisers import build_optimiser
+from reweigh.lab.train.step import EagerStep
 from reweigh.streams import generator
 
 BATCH, IMAGES, CLASSES = 256, 50_000, 10
@@ -100,7 +101,7 @@ def measure(done: list[tuple[str, str, int]]) -> Iterator[dict[str, Any]]:
 
 def trainer(
     images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], run: Run, speed: Speed, channels_last: bool
-) -> Eager:
+) -> EagerStep:
     """Everything `execute` would assemble, without data set and record."""
     net = build(run.net, CLASSES, generator=generator(run.seed, "init")).to(CUDA)
     if channels_last:
@@ -120,7 +121,7 @@ def trainer(
     if speed.compile:
         compile_net(net)
     net.train()
-    return Eager(
+    return EagerStep(
         ByCriterion(net, criterion_of(run, CUDA)[0]),
         batches,
         build_optimiser(net, run),
@@ -139,7 +140,7 @@ def together(
     speed: Speed,
     deterministic: bool = False,
 ) -> dict[str, Any]:
-    """Images a second of all jobs, each on its stream, and the peak of memory."""
+    """Images a second of all jobs, each in a thread with its own stream, and the peak of memory."""
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -148,15 +149,18 @@ def together(
     with machine(runs[0]):
         eager = [trainer(images, labels, run, speed, speed is not PLAIN) for run in runs]
         streams = [torch.cuda.Stream() for _ in runs]  # type: ignore[no-untyped-call]
-        each: list[Iteration] = [Captured(job) if speed.capture else job for job in eager]
+        each: list[Iteration] = [CapturedStep(job) if speed.capture else job for job in eager]
+
+        def work(job: int, steps: range) -> None:
+            with torch.cuda.stream(streams[job]):
+                for step in steps:
+                    each[job](step)
 
         def go(steps: range) -> None:
-            for step in steps:
-                for iteration, stream in zip(each, streams, strict=True):
-                    with torch.cuda.stream(stream):
-                        iteration(step)
+            deque(pool.map(work, range(jobs), [steps] * jobs), maxlen=0)
             torch.cuda.synchronize()
 
+        pool = ThreadPoolExecutor(jobs)
         go(range(6))
         ready = time.perf_counter() - began
         return timed(go, jobs, max(20, 120 // jobs)) | {
@@ -195,12 +199,12 @@ def evaluation(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], speed
     run = settings("resnet44", 0, "bf16")
     with machine(run), torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
         eager = trainer(images, labels, run, Speed(speed.capture, speed.kernels, False), True)
-        see = looking(speed, eager.autocast, 1024, lambda: None)
+        evaluate = make_evaluator(speed, eager.autocast, 1024, lambda: None)
         seconds = []
         for _ in range(4):
             torch.cuda.synchronize()
             start = time.perf_counter()
-            at_once(see(eager.method.predictor, eager.batches, lambda z, y, i: eager.method.weights(z, y, i, 0)))
+            evaluate(eager.method.predictor, eager.batches, lambda z, y, i: eager.method.weights(z, y, i, 0))
             seconds.append(time.perf_counter() - start)
     return {"images_per_second": round(IMAGES / min(seconds)), "seconds": round(min(seconds), 3)}
 

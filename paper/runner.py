@@ -31,7 +31,7 @@ from reweigh.lab.record import read_result, summarise
 from reweigh.lab.record.files import make_folder, sha256_of, write_json
 from reweigh.lab.run import Interrupted, Outcome, Update, execute, execute_many
 from reweigh.lab.run.execute import folder_of
-from reweigh.lab.run.jobs import let_go
+from reweigh.lab.run.jobs import release_frames
 from reweigh.lab.spec import Run
 
 Watch: TypeAlias = Callable[[int, int, Run, Update], None]
@@ -320,7 +320,7 @@ def _execute(
                 raise Interrupted(folder, 0)
             execute(run, root, watch=partial(watch, index, count, run), should_stop=should_stop)
         except Exception as caught:  # the other runs continue, as in execute_many
-            error = let_go(caught)
+            error = release_frames(caught)
         outcomes.append(Outcome(run, folder, error))
         if isinstance(error, Interrupted):
             break

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from reweigh import CCE, DM, GCE, BinaryCriterion, Criterion, Weighting
-from reweigh.lab.train.distributed import leave
+from reweigh.lab.train.distributed import leave_group
 
 CASES: dict[str, tuple[Weighting, str | None, float]] = {
     "batch": (DM(0.5, 8), "batch", 5e-7),
@@ -44,7 +44,7 @@ def worker(rank: int, port: int, folder: str) -> None:
     importlib.import_module("torch.distributed.nn")  # before there is a group: it keeps one as a default
     dist.init_process_group("gloo", rank=rank, world_size=2)
     torch.save(answers(rank), Path(folder) / f"{rank}.pt")
-    leave()
+    leave_group()
     left = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
     assert not [name for name in left if "gloo" in name], left  # one there at exit can abort the process
 

@@ -75,7 +75,7 @@ def test_a_stopped_run_can_be_resumed(reweigh, tmp_path: Path, number: signal.Si
 
     ended = reweigh("resume", folder)
     assert ended.code == 0
-    assert "going on from iteration" in ended.stderr
+    assert "resuming at iteration" in ended.stderr
     rows = read_rows(folder)
     assert [row["step"] for row in rows] == list(range(50, 401, 50))
     assert rows[: len(stopped)] == stopped
@@ -102,7 +102,7 @@ def test_a_command_of_several_runs_is_resumed_by_itself(
     assert "reweigh resume" not in ended.stderr
     if command != "demo":  # which is slow
         assert (again := reweigh(command, *line)).code == 0, again.stderr
-        assert "going on from iteration 1" in again.stderr
+        assert "resuming at iteration 1" in again.stderr
 
 
 @pytest.mark.parametrize(

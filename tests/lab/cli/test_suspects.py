@@ -197,7 +197,7 @@ def test_undefined_measures_are_left_out_where_no_label_is_wrong(reweigh, tmp_pa
         (["RUN", "--net", "linear"], 2, "--net cannot be changed for an existing run"),
         (["RUN", "--method", "best"], 2, "--method is 'best'; expected one of auto, final-p"),
         (["RUN", "--method", "duel", "--folds", "3"], 2, "method is 'duel'; folds require final-p or mixture"),
-        (["digits", "--net", "resnet65"], 2, "no net is called 'resnet65'"),
+        (["digits", "--net", "resnet65"], 2, "no net is named 'resnet65'"),
         (["digits", "--lr", "0"], 2, "lr is 0.0; expected a number in (0"),
     ],
 )

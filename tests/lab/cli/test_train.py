@@ -86,7 +86,7 @@ def test_your_own_data_in_one_line(
     [
         (["--data", "digitz", "--net", "mlp-8"], 2, "did you mean 'digits'?"),
         (["--data", "nothing.csv", "--net", "mlp-8"], 3, "nothing.csv: no such file"),
-        (["--data", "digits", "--net", "mlp8"], 2, "no net is called 'mlp8'"),
+        (["--data", "digits", "--net", "mlp8"], 2, "no net is named 'mlp8'"),
         (["--data", "digits", "--net", "resnet20"], 2, "reads RGB images"),
         (["--data", "digits", "--net", "mlp-8", "--noise", "symetric", "--rate", "0.1"], 2, "'symmetric'"),
         (["--data", "digits", "--net", "mlp-8", "--data-hash", "0" * 12], 3, "hash"),
@@ -120,7 +120,7 @@ def test_augmentation_of_what_is_no_picture_is_refused(reweigh, tmp_path: Path, 
     line = ["--data", *data, "--net", "mlp-8", "--weighting", "CCE", "--device", "cpu", "--runs", tmp_path / "runs"]
     ended = reweigh("train", *line, "--augment", "pad-crop-flip")
     assert ended.code == 2
-    message = "augment is 'pad-crop-flip', which has no effect in this run: net 'mlp-8' reads features, not pictures"
+    message = "augment is 'pad-crop-flip', which has no effect in this run: net 'mlp-8' reads features, not images"
     assert message in ended.stderr
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
     if kind == "pictures":

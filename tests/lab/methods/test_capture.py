@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,8 @@ from reweigh.lab.methods import Context, Method
 from reweigh.lab.methods.device_values import DeviceDraws, DeviceNumber
 from reweigh.lab.objectives import METHODS, method_from
 from reweigh.lab.spec import parse
-from reweigh.lab.train.captured import Captured
-from reweigh.lab.train.evaluate import WAITING, Waiting
-from reweigh.lab.train.loop import Eager, Progress, train
+from reweigh.lab.train.captured import CapturedStep
+from reweigh.lab.train.step import EagerStep
 
 MASK = "[[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]"
 CAPTURED = {  # and how many graphs it takes for a run of six epochs of five iterations
@@ -135,8 +134,8 @@ def make(make_context: Callable[..., Context], tmp_path: Path, monkeypatch: pyte
     return make
 
 
-def eager_of(context: Context, method: Method) -> Eager:
-    return Eager(
+def eager_of(context: Context, method: Method) -> EagerStep:
+    return EagerStep(
         method,
         context.batches,
         torch.optim.SGD(method.trainable.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3),
@@ -149,25 +148,17 @@ def eager_of(context: Context, method: Method) -> Eager:
 def trained(context: Context, method: Method, iteration: Callable[[int], Tensor]) -> list[Any]:
     """Return rows and state after a run with an evaluation every third iteration."""
 
-    def evaluate(step: int) -> Generator[Waiting, None, dict[str, Any]]:
-        yield WAITING
-        batch = context.batches.batch(0)
-        with torch.no_grad():
-            weights = method.weights(method.predictor(batch.inputs), batch.target, batch.index, step - 1)
-        return {"weights": None if weights is None else weights.tolist()}
-
-    rows = list(
-        train(
-            iteration,
-            method,
-            Progress(),
-            total=context.total,
-            epoch=context.epoch,
-            learning_rate=lambda step: 0.05,
-            evaluate=evaluate,
-            is_evaluated=lambda step: step % 3 == 0,
-        )
-    )
+    method.trainable.train()
+    rows: list[Any] = []
+    for step in range(context.total):
+        rows.append(iteration(step).item())
+        if (step + 1) % context.epoch == 0:
+            method.epoch_end((step + 1) // context.epoch - 1)
+        if (step + 1) % 3 == 0:
+            batch = context.batches.batch(0)
+            with torch.no_grad():
+                weights = method.weights(method.predictor(batch.inputs), batch.target, batch.index, step)
+            rows.append(None if weights is None else weights.tolist())
     state = tree_leaves([method.trainable.state_dict(), method.predictor.state_dict(), method.state_dict()])
     return rows + [leaf.tolist() if isinstance(leaf, Tensor) else leaf for leaf in state]
 
@@ -189,9 +180,9 @@ def test_replayed_iterations_equal_eager_ones(text: str, make: Make, monkeypatch
         graphs.append(Repeated(work))
         return graphs[-1]
 
-    monkeypatch.setattr("reweigh.lab.train.captured.capture", capture)
+    monkeypatch.setattr("reweigh.lab.train.captured.Graph", capture)
     context, method = make(text)
-    captured = Captured(eager_of(context, method))
+    captured = CapturedStep(eager_of(context, method))
     assert trained(context, method, captured) == expected
     assert captured.note is None
     assert len(graphs) == CAPTURED[text]

@@ -134,10 +134,10 @@ def test_a_batch_of_one_label_is_no_obstacle(make_method: Callable[..., Any]) ->
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("drsa-cnn9", "drsa- goes before a ResNet or bn-inception, which have feature maps, not CNN9"),
-        ("drsa0-resnet20", "no net is called 'drsa0-resnet20'"),
-        ("cae-cae-resnet20", "no net is called 'cae-cae-resnet20'"),
-        ("cae-resnet21", "no net is called 'resnet21'"),
+        ("drsa-cnn9", "drsa- needs a net with feature maps, a ResNet or bn-inception, not CNN9"),
+        ("drsa0-resnet20", "no net is named 'drsa0-resnet20'"),
+        ("cae-cae-resnet20", "no net is named 'cae-cae-resnet20'"),
+        ("cae-resnet21", "no net is named 'resnet21'"),
     ],
 )
 def test_nets_that_cannot_be(name: str, sentence: str) -> None:

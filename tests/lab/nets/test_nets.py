@@ -1,4 +1,4 @@
-"""What holds for every net, and what B9 says about each."""
+"""Properties of every net, and the architecture of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from reweigh.lab.nets import Net, bn_inception, build, googlenet_v1, names
+from reweigh.lab.nets import Net, bn_inception, build, googlenet, names
 from reweigh.lab.nets.registry import _layout
 
 # name -> (input shape that is quick on a CPU, features)
@@ -195,19 +195,19 @@ def test_option_a_has_no_parameters_and_pads_both_sides() -> None:
 def test_googlenet_v1_leaves_4_2_and_1_pixels_of_32() -> None:
     net = make("googlenet-v1").eval()
     sizes: dict[str, int] = {}
-    for block in googlenet_v1.BLOCKS:
+    for block in googlenet.BLOCKS:
         net.get_submodule(f"inception{block}").register_forward_hook(
             lambda _m, _i, out, block=block: sizes.__setitem__(block, out.shape[-1])
         )
     net(example("googlenet-v1"))
     assert list(sizes.values()) == [4, 4, 2, 2, 2, 2, 2, 1, 1]
-    assert [w.out for w in googlenet_v1.BLOCKS.values()] == [256, 480, 512, 512, 512, 528, 832, 832, 1024]
+    assert [w.out for w in googlenet.BLOCKS.values()] == [256, 480, 512, 512, 512, 528, 832, 832, 1024]
 
 
 def test_googlenet_v1_cifar_pools_after_3b_and_4e() -> None:
     net = make("googlenet-v1-cifar").eval()
     sizes: list[int] = []
-    for block in googlenet_v1.BLOCKS:
+    for block in googlenet.BLOCKS:
         net.get_submodule(f"inception{block}").register_forward_hook(lambda _m, _i, out: sizes.append(out.shape[-1]))
     with torch.no_grad():
         net(example("googlenet-v1-cifar", 1))
@@ -278,9 +278,9 @@ def test_convolutions_are_he_normal() -> None:
 @pytest.mark.parametrize(
     ("name", "num_classes", "in_features", "dropout", "message"),
     [
-        ("resnet57", 10, None, 0.0, "no net is called 'resnet57'; the nearest names are resnet56"),
-        ("mlp-", 10, 4, 0.0, "no net is called 'mlp-'"),
-        ("mlp-0", 10, 4, 0.0, "no net is called 'mlp-0'"),
+        ("resnet57", 10, None, 0.0, "no net is named 'resnet57'; the nearest names are resnet56"),
+        ("mlp-", 10, 4, 0.0, "no net is named 'mlp-'"),
+        ("mlp-0", 10, 4, 0.0, "no net is named 'mlp-0'"),
         ("mlp-8", 10, None, 0.0, "net 'mlp-8' reads feature vectors and needs in_features"),
         ("linear", 10, 0, 0.0, "needs in_features, not 0"),
         ("resnet20", 10, 64, 0.0, "net 'resnet20' reads RGB images, not vectors of 64 features"),

@@ -1,4 +1,4 @@
-"""What a net refuses, in words."""
+"""Inputs that a net refuses, and the messages."""
 
 from __future__ import annotations
 

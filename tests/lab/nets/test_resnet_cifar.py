@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reweigh.lab.nets.resnet_cifar import resnet_cifar
+from reweigh.lab.nets.resnet import resnet_cifar
 
 
 @pytest.mark.parametrize("depth", [2, 7, 21, 52])

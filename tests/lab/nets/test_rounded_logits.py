@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from reweigh.lab.nets import build
-from reweigh.lab.nets.rounded import rounded
+from reweigh.lab.nets.net import rounded
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -160,7 +160,7 @@ def test_truncated_files(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_state_dict(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.pt: no such file; weights are read from a local file"):
+    with pytest.raises(DataError, match=r"none\.pt: no such file; weights must be in a local file"):
         load_weights(make("imdb"), tmp_path / "none.pt")
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(DataError, match="holds a list, not a state dict"):

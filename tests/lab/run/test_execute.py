@@ -1,4 +1,4 @@
-"""A run from beginning to end, stopped and gone on with, on every kind of data a user brings."""
+"""Complete runs, interrupted and resumed, on every kind of user data."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from reweigh.lab.run import Interrupted, Update, execute
 from reweigh.lab.run.material import gather
 from reweigh.lab.run.parts import net_of
 from reweigh.lab.spec import Run
-from reweigh.lab.train.loop import has_dropout
 from reweigh.lab.train.model import load_model
+from reweigh.lab.train.step import has_dropout
 
 DIGITS = Run(
     data="digits",
@@ -64,7 +64,7 @@ def test_a_run_leaves_a_record_and_a_model(tmp_path: Path) -> None:
     assert right.mean() == pytest.approx(rows[-1]["test_accuracy"])
 
 
-def test_dynamics_are_what_they_say(tmp_path: Path) -> None:
+def test_dynamics_match_the_recorded_probabilities(tmp_path: Path) -> None:
     folder = execute(DIGITS, tmp_path)
     row, p, material = read_rows(folder)[-1], read_p(folder).p[:, -1].astype(np.float64), gather(DIGITS)
     assert material.clean is not None
@@ -121,7 +121,7 @@ def test_a_finished_run_is_never_repeated(tmp_path: Path) -> None:
         execute(DIGITS, tmp_path)
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_replaced_by_the_previous_one(tmp_path: Path) -> None:
     unbroken = contents(execute(DIGITS, tmp_path / "unbroken"))
     folder = tmp_path / "broken" / DIGITS.folder_name()
     step = [0]
@@ -171,7 +171,7 @@ def test_divergence_is_recorded_as_it_is(tmp_path: Path) -> None:
     assert rows[-1]["test_accuracy"] < 0.3
 
 
-# A user's own data, one line each
+# User data
 
 
 def small(data: Path, **change: Any) -> Run:
@@ -228,7 +228,7 @@ def test_folder_of_images_in_memory_and_in_files(tmp_path: Path) -> None:
     assert finished(flat, tmp_path / "runs")["final"]["test_accuracy"] == 1
     files = small(tmp_path / "pictures", net="resnet20", iterations=2, evaluate_every=2, batch_size=4)
     assert finished(files, tmp_path / "runs")["holdout"] == "noisy hold-out"
-    with pytest.raises(ValueError, match="give image_size"):
+    with pytest.raises(ValueError, match="set image_size"):
         execute(small(tmp_path / "pictures"), tmp_path / "runs")
 
 
@@ -247,7 +247,7 @@ def test_imbalance_and_given_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"net": "mlpp"}, "no net is called 'mlpp'"),
+        ({"net": "mlpp"}, "no net is named 'mlpp'"),
         ({"weighting": "DMM(1, 2)"}, "no weighting is named 'DMM'"),
         ({"noise": "symetric"}, "no noise is named 'symetric'"),
         ({"imbalance": "tail(3)"}, "imbalance is tail"),
@@ -255,7 +255,7 @@ def test_imbalance_and_given_labels(tmp_path: Path) -> None:
         ({"data_hash": "0" * 12}, "the data's hash is"),
     ],
 )
-def test_wrong_words_are_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         execute(replace(DIGITS, **change), tmp_path)
     assert not list(tmp_path.iterdir())
@@ -286,6 +286,6 @@ def test_every_kind_of_dropout_is_drawn_from_the_seed() -> None:
     assert not has_dropout(nn.Sequential(nn.Dropout2d(0.0), nn.ReLU()))
 
 
-def test_a_mapping_is_no_run_yet(tmp_path: Path) -> None:
+def test_a_mapping_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"run must be a reweigh.Run, got a dict: Run.from_mapping reads a dict"):
         execute(DIGITS.to_mapping(), tmp_path)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Folds, threshold samples and margins: what the engine adds for finding suspects."""
+"""Folds, threshold sets and margins, which serve to find label errors."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_stopping_anywhere_changes_nothing(tmp_path: Path, change: dict[str, Any
         assert (folder / name).read_bytes() == (unbroken / name).read_bytes()
 
 
-def test_margins_are_only_there_when_asked_for(tmp_path: Path) -> None:
+def test_margins_are_recorded_only_on_request(tmp_path: Path) -> None:
     folder = execute(replace(DIGITS, record_margins=False, record_p=False), tmp_path)
     assert read_margins(folder).margins.shape == (1200, 0)
     assert not (folder / "margins.bin").exists()
 
 
-def test_folds_are_disjoint_whole_and_stratified() -> None:
+def test_folds_are_disjoint_complete_and_stratified() -> None:
     labels = np.repeat([0, 1, 2], [50, 30, 7])
     held = [fold_split(labels, f"{k}/5", seed=1)[1] for k in range(1, 6)]
     assert np.sort(np.concatenate(held)).tolist() == list(range(87))
@@ -90,7 +90,7 @@ def test_a_fold_is_held_out_with_its_labels_as_given() -> None:
     np.testing.assert_array_equal(part.rows, kept)
 
 
-def test_what_is_kept_by_a_fold_is_told(tmp_path: Path) -> None:
+def test_the_header_has_the_rows_of_a_fold(tmp_path: Path) -> None:
     result = read_result(execute(replace(DIGITS, fold="1/2"), tmp_path))
     assert result is not None
     assert result["kept"]["by"] == "validation"

@@ -1,4 +1,4 @@
-"""Several runs at once: each as if alone, whatever happens to the others."""
+"""Several runs at a time give the results of each alone, also if others fail or stop."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import multiprocessing
 import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -23,11 +26,10 @@ from finished import learnt
 from reweigh.lab.batches import Batch
 from reweigh.lab.record import summarise
 from reweigh.lab.run import Interrupted, Speed, Update, execute, execute_many
-from reweigh.lab.run.execute import updates
-from reweigh.lab.run.jobs import in_turns
+from reweigh.lab.run.jobs import Outcome, run_in_sequence, run_in_threads
+from reweigh.lab.run.material import Material, gather
 from reweigh.lab.spec import Run
-from reweigh.lab.train.evaluate import WAITING, seen_of
-from reweigh.lab.train.loop import Eager
+from reweigh.lab.train.step import EagerStep
 
 RUN = Run(
     data="digits",
@@ -59,19 +61,12 @@ def test_short_runs_of_one_net_count_together(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Speed, "for_run", for_run)
     runs = [RUN, replace(RUN, seed=1), replace(RUN, net="mlp-8"), replace(RUN, precision="bf16")]
-    in_turns(dict(enumerate(runs)), tmp_path, 2, lambda n, u: None, lambda: False, Speed())
+    run_in_sequence(dict(enumerate(runs)), tmp_path, lambda n, u: None, lambda: False, Speed())
     one = RUN.iterations * RUN.batch_size
     assert asked == {(RUN.net, "fp32"): 2 * one, ("mlp-8", "fp32"): one, (RUN.net, "bf16"): one}
 
 
-def test_runs_wait_for_others_only_where_the_process_must_differ(tmp_path: Path) -> None:
-    runs = [replace(RUN, precision="bf16"), replace(RUN, precision="tf32"), replace(RUN, precision="bf16-logits"), RUN]
-    begun = list[int]()
-    execute_many(runs, tmp_path, watch=lambda number, update: begun.append(number))
-    assert list(dict.fromkeys(begun)) == [0, 2, 3, 1]
-
-
-def test_processes_give_what_each_run_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
+def test_processes_give_the_results_of_each_run_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
     told: list[tuple[int, Update]] = []
     outcomes = execute_many(RUNS, tmp_path, jobs=2, watch=lambda number, update: told.append((number, update)))
     assert [outcome.run for outcome in outcomes] == RUNS
@@ -81,12 +76,122 @@ def test_processes_give_what_each_run_gives_alone(tmp_path: Path, alone: list[di
     assert sorted(rows) == [(number, step) for number in range(3) for step in (20, 40)]
 
 
-def test_runs_that_take_turns_give_what_each_gives_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
-    runs = dict(enumerate(RUNS))
-    steps: list[int] = []
-    outcomes = in_turns(runs, tmp_path, 2, lambda number, update: steps.append(number), lambda: False, Speed())
-    assert [learnt(outcomes[number].folder) for number in runs] == alone
-    assert steps[:6] == [0, 1, 0, 1, 0, 1]
+def in_threads(
+    runs: list[Run],
+    root: Path,
+    jobs: int,
+    watch: Callable[[int, Update], None] = lambda number, update: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[Outcome]:
+    """As on a GPU, but on the CPU."""
+    outcomes = run_in_threads(dict(enumerate(runs)), root, jobs, watch, should_stop, Speed())
+    return [outcomes[number] for number in range(len(runs))]
+
+
+def test_threads_give_the_results_of_each_run_alone(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
+    told: list[tuple[int, Update, bool]] = []
+
+    def watch(number: int, update: Update) -> None:
+        told.append((number, update, threading.current_thread() is threading.main_thread()))
+
+    outcomes = in_threads(RUNS, tmp_path, 3, watch)
+    assert [outcome.run for outcome in outcomes] == RUNS
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert [learnt(outcome.folder) for outcome in outcomes] == alone
+    assert all(is_main for _, _, is_main in told)
+    for number in range(3):
+        steps = [update.step for n, update, _ in told if n == number]
+        assert steps == sorted(steps)
+        assert [update.step for n, update, _ in told if n == number and update.row] == [20, 40]
+
+
+def test_threads_share_no_random_state_default_or_mode(tmp_path: Path) -> None:
+    """Dropout draws from the process's random state; bfloat16, a second net and evaluation change other state."""
+    changes: list[dict[str, Any]] = [
+        {"dropout": 0.4},
+        {"dropout": 0.4, "seed": 1},
+        {"precision": "bf16"},
+        {"weighting": None, "method": "MDYRH(warm_up=1)", "precision": "bf16"},
+        {"weighting": None, "method": "CoTeaching(0.4, warm_up=1)", "dropout": 0.2},
+        {"sampler": "balanced", "optimiser": "adam", "lr": 1e-3},
+    ]
+    runs = [replace(RUN, **({"iterations": 80, "evaluate_every": 5} | change)) for change in changes]
+    single = [learnt(execute(run, tmp_path / "alone")) for run in runs]
+    state, filters = torch.get_rng_state(), warnings.filters[:]
+    outcomes = in_threads(runs, tmp_path / "together", len(runs))
+    assert [outcome.error for outcome in outcomes] == [None] * len(runs)
+    assert [learnt(outcome.folder) for outcome in outcomes] == single
+    assert torch.equal(torch.get_rng_state(), state)
+    assert warnings.filters == filters
+
+
+def test_threads_on_a_gpu_have_a_stream_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: list[dict[str, bytes]]
+) -> None:
+    """The runs are on the CPU, and the GPU is a fake."""
+    streams, used = iter(range(2)), list[tuple[int, object]]()
+    monkeypatch.setattr("reweigh.lab.run.jobs.device_of", lambda run: torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: next(streams))
+    monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: used.append((threading.get_ident(), stream)))
+    outcomes = execute_many(RUNS, tmp_path, jobs=2)
+    assert [learnt(outcome.folder) for outcome in outcomes] == alone
+    assert len({thread for thread, _ in used}) == len({stream for _, stream in used}) == len(used) > 0
+    assert threading.get_ident() not in {thread for thread, _ in used}
+
+
+def test_captured_steps_and_evaluations_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph that carries its work out anew at every replay, without the lock that eager work needs."""
+
+    class Rerun:
+        def __init__(self, work: Callable[[], None]) -> None:
+            work()
+            self.work, self.is_fresh = work, True
+
+        def replay(self) -> None:
+            if not self.is_fresh:  # capturing executes nothing, but this has
+                self.work()
+            self.is_fresh = False
+            replays.append(1)
+
+    replays = list[int]()
+    runs = [replace(run, weighting="DM(0.5, 8)", schedule="step(0.1, at=[0.5])") for run in RUNS]
+    single = [learnt(execute(run, tmp_path / "alone")) for run in runs]
+    module = import_module("reweigh.lab.run.execute")
+    monkeypatch.setattr(module, "usable_speed", lambda eager, speed, obstacle: (Speed(True, False, False), None))
+    monkeypatch.setattr("reweigh.lab.train.captured.Graph", Rerun)
+    outcomes = in_threads(runs, tmp_path / "together", 3)
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert len(replays) > 3 * 37  # all but three iterations of each run, and evaluations
+    assert [learnt(outcome.folder) for outcome in outcomes] == single
+
+
+def test_an_error_of_the_watcher_ends_all_threads_with_a_checkpoint(tmp_path: Path) -> None:
+    def watch(number: int, update: Update) -> None:
+        if update.step:
+            raise KeyboardInterrupt
+
+    runs = [replace(RUN, seed=seed, iterations=100_000, evaluate_every=50_000) for seed in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(runs, tmp_path, 2, watch)
+    assert len(list(tmp_path.glob("*/checkpoint.pt"))) == 2
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_data_are_gathered_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_work, most = [0], [0]
+
+    def noted(run: Run) -> Material:
+        at_work[0] += 1
+        most[0] = max(most[0], at_work[0])
+        time.sleep(0.02)
+        material = gather(run)
+        at_work[0] -= 1
+        return material
+
+    monkeypatch.setattr(import_module("reweigh.lab.run.execute"), "gather", noted)
+    outcomes = in_threads([replace(run, iterations=2, evaluate_every=2) for run in RUNS], tmp_path, 3)
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert most == [1]
 
 
 def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, alone: list[dict[str, bytes]]) -> None:
@@ -95,7 +200,9 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, alone: list[dic
     for number, outcomes in enumerate(
         (
             execute_many(runs, tmp_path / "0", jobs=3),
-            [*in_turns(dict(enumerate(runs)), tmp_path / "1", 3, lambda n, u: None, lambda: False, Speed()).values()],
+            execute_many(runs, tmp_path / "1", jobs=1),
+            in_threads(runs, tmp_path / "2", 3),
+            in_threads(runs, tmp_path / "3", 1),
         )
     ):
         done = {outcome.run: outcome for outcome in outcomes}
@@ -105,11 +212,14 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, alone: list[dic
         assert learnt(done[RUNS[1]].folder) == alone[1]
 
 
-def test_one_that_ran_out_of_memory_leaves_it_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("run", [execute_many, lambda runs, root: in_threads(runs, root, 1)], ids=["one", "threads"])
+def test_a_run_that_fails_frees_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[[list[Run], Path], list[Outcome]]
+) -> None:
     nets = list["weakref.ref[nn.Module]"]()
     alive = list[bool]()
 
-    def learn(self: Eager, batch: Batch, step: int) -> Tensor:
+    def learn(self: EagerStep, batch: Batch, step: int) -> Tensor:
         if not nets:
             nets.append(weakref.ref(self.method.trainable))
             try:
@@ -119,17 +229,15 @@ def test_one_that_ran_out_of_memory_leaves_it_to_the_others(tmp_path: Path, monk
         alive.append(nets[0]() is not None)
         return torch.tensor(0.0)
 
-    monkeypatch.setattr(Eager, "learn", learn)
-    outcomes = in_turns(dict(enumerate(RUNS[:2])), tmp_path, 1, lambda n, u: None, lambda: False, Speed())
+    monkeypatch.setattr(EagerStep, "learn", learn)
+    outcomes = run(RUNS[:2], tmp_path)
     assert str(outcomes[0].error) == "out of memory"
     assert outcomes[1].error is None
     assert not any(alive)
 
 
-@pytest.mark.parametrize("how", ["processes", "turns"])
-def test_a_request_to_stop_reaches_all_and_nothing_is_lost(
-    tmp_path: Path, alone: list[dict[str, bytes]], how: str
-) -> None:
+@pytest.mark.parametrize("how", ["processes", "threads", "one"])
+def test_a_request_to_stop_reaches_all_and_they_resume(tmp_path: Path, alone: list[dict[str, bytes]], how: str) -> None:
     seen = [0]
 
     def watch(number: int, update: Update) -> None:
@@ -138,10 +246,10 @@ def test_a_request_to_stop_reaches_all_and_nothing_is_lost(
     def stop() -> bool:
         return seen[0] >= 2
 
-    if how == "processes":
-        outcomes = execute_many(RUNS, tmp_path, jobs=2, watch=watch, should_stop=stop)
+    if how == "threads":
+        outcomes = in_threads(RUNS, tmp_path, 2, watch, stop)
     else:
-        outcomes = [*in_turns(dict(enumerate(RUNS)), tmp_path, 2, watch, stop, Speed()).values()]
+        outcomes = execute_many(RUNS, tmp_path, jobs=2 if how == "processes" else 1, watch=watch, should_stop=stop)
     assert all(isinstance(outcome.error, Interrupted | None) for outcome in outcomes)
     assert any(outcome.error is not None for outcome in outcomes)
     again = execute_many(RUNS, tmp_path, jobs=2)
@@ -214,7 +322,7 @@ for outcome in execute_many(runs, Path(sys.argv[1]), jobs=2):
 """
 
 
-def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+def test_a_script_without_a_guard_fails_with_advice(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "runs")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
@@ -222,36 +330,12 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     assert done.stdout.count('must do so under `if __name__ == "__main__":`') == 2
 
 
-def test_what_is_asked_for_must_make_sense(tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="jobs must be 1 or more, not 0"):
         execute_many(RUNS, tmp_path, jobs=0)
-    with pytest.raises(ValueError, match="is there twice"):
+    with pytest.raises(ValueError, match="is given twice"):
         execute_many([RUN, RUN], tmp_path)
     assert execute_many([], tmp_path) == []
-
-
-def test_an_evaluation_leaves_turns_to_others_and_tells_nothing(tmp_path: Path) -> None:
-    run, told = replace(RUN, iterations=2, evaluate_every=2), list[Update]()
-    turns = list(updates(run, tmp_path / "turns", should_stop=lambda: False, speed=Speed(False, False, False)))
-    execute(run, tmp_path / "watched", watch=told.append)
-    assert [turn for turn in turns if turn is not None] == told
-    assert [turn is None for turn in turns] == [False, True, True, True, False]  # 1,257 + 540 images: three batches
-    assert told[-1].row is not None
-
-
-def test_waiting_for_the_device_is_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beats = list[int]()
-    monkeypatch.setattr(import_module("reweigh.lab.run.execute"), "heartbeat", lambda: beats.append)
-    execute(RUN, tmp_path / "usual")
-    usual = len(beats)
-
-    def slowly(*arguments: Any) -> Any:
-        yield from [WAITING] * 1000
-        return (yield from seen_of(*arguments))
-
-    monkeypatch.setattr("reweigh.lab.train.evaluate.seen_of", slowly)
-    execute(RUN, tmp_path / "slow")
-    assert len(beats) == 2 * usual
 
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -266,7 +350,7 @@ def on_a_gpu(folder: Path, **changed: Any) -> list[Run]:
 
 @GPU
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_jobs_on_a_gpu_give_what_each_gives_alone(tmp_path: Path, precision: str) -> None:
+def test_jobs_on_a_gpu_give_the_results_of_each_alone(tmp_path: Path, precision: str) -> None:
     runs = on_a_gpu(tmp_path, precision=precision)
     single = [learnt(execute(run, tmp_path / "alone")) for run in runs]
     outcomes = execute_many(runs, tmp_path / "together", jobs=3)
@@ -276,7 +360,7 @@ def test_jobs_on_a_gpu_give_what_each_gives_alone(tmp_path: Path, precision: str
 
 @GPU
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_jobs_on_a_gpu_go_on_where_they_stopped(tmp_path: Path, precision: str) -> None:
+def test_jobs_on_a_gpu_resume_exactly(tmp_path: Path, precision: str) -> None:
     plain, *others = on_a_gpu(tmp_path, precision=precision)
     methods = ("ELR(lam=1)", "CoTeaching(0.4, warm_up=2)")
     taught = [replace(run, weighting=None, method=name) for run, name in zip(others, methods, strict=True)]

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: the finished run has the bytes of one that was never touched.
+"""kill -9 at random moments: the finished run is byte-identical to one that was never killed.
 
 50 kills here; `REWEIGH_KILLS=1000 make test-kill` for more.
 """
@@ -40,7 +40,7 @@ def start(root: Path, seed: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_killed_runs_end_as_if_they_had_not_been(tmp_path: Path) -> None:
+def test_killed_runs_give_identical_results(tmp_path: Path) -> None:
     rng, kills, seed = random.Random(0), 0, 0
     while kills < KILLS:  # a run that ends before enough kills is followed by another
         name, _ = start(tmp_path / "unbroken", seed).communicate()

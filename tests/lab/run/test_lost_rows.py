@@ -1,4 +1,4 @@
-"""A run whose record lacks what its checkpoint comes after is refused, not finished with a wrong result."""
+"""A run whose record lacks rows from before its checkpoint is refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def empty_and_refused(file: Path) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "p.f16", "margins.bin"])
-def test_a_run_that_lost_a_file_is_not_gone_on_with_until_it_is_put_back(stopped: Path, name: str) -> None:
+def test_a_run_that_lost_a_file_resumes_only_after_it_is_restored(stopped: Path, name: str) -> None:
     content = empty_and_refused(stopped / name)
     (stopped / name).write_bytes(content)
     assert len(read_rows(execute(RUN, stopped.parent))) == 4

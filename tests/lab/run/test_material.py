@@ -1,4 +1,4 @@
-"""What a run trains on when others made its labels."""
+"""Runs on given labels."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_noise_by_instance_is_the_same_whatever_net_reads_the_pictures(tmp_path:
 
 
 def test_a_validation_part_without_examples_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"validation is 0\.0001, which is none of 1200 examples"):
+    with pytest.raises(ValueError, match=r"validation is 0\.0001, which is less than one of 1200 examples"):
         gather(replace(DIGITS, validation=0.0001))
 
 

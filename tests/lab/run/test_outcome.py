@@ -1,4 +1,4 @@
-"""A run that diverged is a result, and says so."""
+"""A run that diverged finishes, and its result says so."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_sound_run_has_not_diverged(tmp_path: Path) -> None:
     assert not [update.note for update in updates if update.note is not None]
 
 
-def test_classes_that_are_given_up_are_named(tmp_path: Path) -> None:
+def test_classes_no_longer_predicted_are_named(tmp_path: Path) -> None:
     """A narrow density rewards what is learnt first: the net turns to some classes and away from others."""
     usual = replace(WILD, net="mlp-64", noise="symmetric", rate=0.4, lr=0.01, iterations=300, batch_size=128)
     for weighting, is_narrow in (("DM(1, 16)", True), ("CCE", False)):

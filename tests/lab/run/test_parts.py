@@ -1,4 +1,4 @@
-"""The parts of a run: what does not fit together is refused, and torch's switches are put back."""
+"""The parts of a run: mismatches are refused, and torch's switches are restored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from finished import learnt
 from reweigh.lab.methods.elr import ELR
 from reweigh.lab.run import execute
 from reweigh.lab.run.material import gather
-from reweigh.lab.run.parts import method_of, net_of, parts_of
+from reweigh.lab.run.parts import net_of, objective_of, parts_of
 from reweigh.lab.spec import Run
 
 RUN = Run(data="digits", net="mlp-8", weighting="DM(0.5, 8)", iterations=2, evaluate_every=2, device="cpu")
@@ -59,6 +59,6 @@ def test_a_weighting_that_counts_classes_counts_those_of_the_data(tmp_path: Path
 def test_a_method_knows_the_schedule_of_the_learning_rate() -> None:
     run = replace(RUN, weighting=None, method="ELR", lr=0.5, schedule="step(0.1, at=[0.5])", iterations=4)
     material, device = gather(run), torch.device("cpu")
-    taught = method_of(run, material, parts_of(run, material, device).train, None, net_of(run, material, device))
+    taught = objective_of(run, material, parts_of(run, material, device).train, None, net_of(run, material, device))
     assert isinstance(taught.method, ELR)
     assert [taught.method.context.learning_rate(step) for step in range(4)] == pytest.approx([0.5, 0.5, 0.05, 0.05])

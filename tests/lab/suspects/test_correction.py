@@ -190,7 +190,7 @@ def test_a_run_split_by_its_labels_is_refused(tmp_path: Path, change: dict[str, 
 def test_other_data_are_refused(tmp_path: Path) -> None:
     correction = write(tmp_path / "corrected", DIGITS, fix_and_drop(DIGITS, 1, 1))
     other = replace(correction, data_hash="0" * 64)
-    with pytest.raises(ValueError, match="the run asks for 000000000000"):
+    with pytest.raises(ValueError, match="the run requires 000000000000"):
         gather(other.corrected(DIGITS))
 
 

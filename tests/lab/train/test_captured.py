@@ -1,4 +1,4 @@
-"""A captured run is the uncaptured one, and what can't be captured says so."""
+"""A captured run gives the results of the uncaptured one; a run that cannot be captured says why."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from reweigh.lab.record import read_header
 from reweigh.lab.run import Interrupted, Speed, Update, execute
 from reweigh.lab.run.parts import criterion_of
 from reweigh.lab.spec import Run
-from reweigh.lab.train.captured import Captured, compile_net, fastest, looking, on_stream
-from reweigh.lab.train.evaluate import at_once, look
-from reweigh.lab.train.loop import Eager
-from reweigh.lab.train.optimisers import build_optimiser, prepare, restore
+from reweigh.lab.train.captured import CapturedStep, compile_net, make_evaluator, make_step, own_stream, usable_speed
+from reweigh.lab.train.evaluate import evaluate
+from reweigh.lab.train.optimisers import build_optimiser, restore, set_learning_rate
+from reweigh.lab.train.step import EagerStep
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 PLAIN = Speed(capture=False, kernels=False, compile=False)
@@ -77,7 +77,7 @@ def test_captured_is_uncaptured_bit_for_bit(tmp_path: Path, change: dict[str, An
 
 
 @GPU
-def test_a_captured_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_captured_run_resumes_exactly(tmp_path: Path) -> None:
     run = small(tmp_path)
     unbroken = learnt(execute(run, tmp_path / "unbroken"))
     for stop in (2, 5, 13):
@@ -104,17 +104,17 @@ def test_in_bfloat16_the_difference_is_that_of_another_seed(tmp_path: Path, spee
     assert abs(fast.mean() - plain.mean()) < 3 * max(plain.std(ddof=1), fast.std(ddof=1)) / np.sqrt(5) + 1e-3
 
 
-# What can be seen without a GPU
+# Without a GPU
 
 
-def eager_on_the_cpu() -> Eager:
+def eager_on_the_cpu() -> EagerStep:
     net = nn.Linear(2, 2)
     run = Run(data="digits", net="linear", weighting="CCE", device="cpu")
     from reweigh.lab.batches import Resident, Shuffled
 
     batches = Resident(np.zeros((8, 2), np.float32), np.arange(8) % 2, order=Shuffled(8, 4, 0))
     method = ByCriterion(net, criterion_of(run, torch.device("cpu"))[0])
-    return Eager(
+    return EagerStep(
         method,
         batches,
         build_optimiser(net, run),
@@ -124,11 +124,12 @@ def eager_on_the_cpu() -> Eager:
     )
 
 
-def test_on_the_cpu_nothing_is_captured_or_said() -> None:
+def test_on_the_cpu_nothing_is_captured_or_noted() -> None:
     eager = eager_on_the_cpu()
-    assert fastest(eager, Speed()) == (eager, None)
+    speed, note = usable_speed(eager, Speed())
+    assert (make_step(eager, speed), note) == (eager, None)
     assert Speed().for_run(Run(data="digits", net="linear", weighting="CCE"), torch.device("cpu")).described() == {}
-    with on_stream(torch.device("cpu")):
+    with own_stream(torch.device("cpu")):
         first = eager(0)
     assert first.ndim == 0
 
@@ -136,9 +137,9 @@ def test_on_the_cpu_nothing_is_captured_or_said() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"share": torch.clone}, "several processes"),
+        ({"average": torch.clone}, "several processes"),
         ({"dropout_seed": 0}, "dropout"),
-        ({"method": type("Picky", (), {"predictor": None})()}, "Picky decides on the host"),
+        ({"method": type("Picky", (), {"predictor": None})()}, "Picky makes decisions on the host"),
     ],
     ids=["ranks", "dropout", "method"],
 )
@@ -147,22 +148,23 @@ def test_what_cannot_be_captured_says_why(change: dict[str, Any], words: str) ->
     eager.batches.device = torch.device("cuda")  # as far as the choice is concerned
     for name, value in change.items():
         setattr(eager, name, value)
-    iteration, note = fastest(eager, Speed(kernels=False, compile=False))
-    assert iteration is eager
+    speed, note = usable_speed(eager, Speed(kernels=False, compile=False))
+    assert speed == PLAIN
     assert note is not None
     assert note.startswith("not captured: ")
     assert words in note
-    assert fastest(eager, Speed(capture=False, kernels=False, compile=False)) == (eager, None)
+    assert usable_speed(eager, PLAIN) == (PLAIN, None)
+    assert make_step(eager, PLAIN) is eager
 
 
-def test_where_capturing_fails_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_capturing_fails_the_run_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(work: object) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nand a long story")
 
-    monkeypatch.setattr("reweigh.lab.train.captured.capture", fail)
+    monkeypatch.setattr("reweigh.lab.train.captured.Graph", fail)
     plain, ours = eager_on_the_cpu(), eager_on_the_cpu()
     ours.method.trainable.load_state_dict(plain.method.trainable.state_dict())
-    captured = Captured(ours)
+    captured = CapturedStep(ours)
     assert [captured(step).item() for step in range(8)] == [plain(step).item() for step in range(8)]
     assert captured.note == "not captured: operation not permitted when stream is capturing"
 
@@ -212,14 +214,12 @@ def test_scheduled_parameters_in_tensors_are_the_numbers(monkeypatch: pytest.Mon
         torch.testing.assert_close(*gradients)
 
 
-def test_looking_is_look_where_nothing_is_captured() -> None:
+def test_the_evaluator_evaluates_where_nothing_is_captured() -> None:
     eager = eager_on_the_cpu()
-    see = looking(Speed(False, False, False), eager.autocast, 3, lambda: None)
-    ours, plain = (
-        at_once(see(eager.method.predictor, eager.batches)),
-        at_once(look(eager.method.predictor, eager.batches, 3, eager.autocast)),
-    )
-    for a, b in zip(ours[:4], plain[:4], strict=True):
+    net = eager.method.predictor
+    ours = make_evaluator(PLAIN, eager.autocast, 3, lambda: None)(net, eager.batches)
+    plain = evaluate(net, eager.batches, 3, net)
+    for a, b in zip(ours[:6], plain[:6], strict=True):
         assert torch.equal(a, b)
 
 
@@ -231,7 +231,7 @@ def test_an_optimiser_keeps_how_it_computes_when_restored() -> None:
     restore(optimiser, saved)
     (group,) = optimiser.param_groups
     assert (group["lr"], group["fused"]) == (0.025, None)
-    prepare(optimiser, 0.05, 0)
+    set_learning_rate(optimiser, 0.05, 0)
     assert group["lr"] == 0.05
 
 

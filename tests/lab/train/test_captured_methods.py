@@ -1,4 +1,4 @@
-"""On a GPU: methods captured as graphs do what they do uncaptured, in every mode, and go on where they stopped."""
+"""Captured methods on a GPU give the results of uncaptured ones, in every mode, and resume exactly."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from reweigh.lab.batches import Resident
 from reweigh.lab.record import read_header
 from reweigh.lab.run import Interrupted, Speed, Update, execute
 from reweigh.lab.spec import Run
-from reweigh.lab.train.captured import give_velocities, looking
-from reweigh.lab.train.evaluate import at_once, look
+from reweigh.lab.train.captured import create_velocities, make_evaluator
+from reweigh.lab.train.evaluate import evaluate
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 PLAIN = Speed(capture=False, kernels=False, compile=False)
@@ -143,7 +143,7 @@ def test_a_captured_method_is_the_uncaptured_one_bit_for_bit(tmp_path: Path, met
 
 @GPU
 @pytest.mark.parametrize("method", WITH_STATE)
-def test_a_captured_method_goes_on_where_it_stopped(tmp_path: Path, method: str) -> None:
+def test_a_captured_method_resumes_exactly(tmp_path: Path, method: str) -> None:
     run, speed = run_of(tmp_path, method), Speed(compile=False)
     unbroken = learnt(execute(run, tmp_path / "unbroken", speed=speed))
     assert differing(learnt(interrupted(run, tmp_path / "broken", speed, (2, 13, 20))), unbroken) == []
@@ -186,14 +186,15 @@ def test_a_net_in_three_modes_is_captured_in_bfloat16(tmp_path: Path, compiled: 
     assert np.isfinite(json.loads((folder / "result.json").read_text())["final"]["test_cross_entropy"])
 
 
-# What can be seen without a GPU
+# Without a GPU
 
 
 @pytest.mark.parametrize("used", [Speed(True, False, False), Speed(False, True, True)])
-def test_a_record_says_what_was_used_not_what_was_asked_for(
-    used: Speed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(import_module("reweigh.lab.run.execute"), "usable", lambda eager, speed, obstacle: (used, None))
+def test_a_record_has_the_settings_that_were_used(used: Speed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("reweigh.lab.run.execute")
+    monkeypatch.setattr(module, "usable_speed", lambda eager, speed, obstacle: (used, None))
+    monkeypatch.setattr(module, "make_step", lambda eager, speed: eager)
+    monkeypatch.setattr(module, "make_evaluator", lambda speed, *settings: make_evaluator(PLAIN, *settings))
     run = Run(data="digits", net="mlp-8", weighting="CCE", iterations=2, evaluate_every=2, device="cpu")
     told = read_header(execute(run, tmp_path)).environments[-1]
     assert told.items() >= used.described().items()
@@ -204,7 +205,7 @@ def test_a_parameter_may_start_to_learn_later() -> None:
     for fused in (False, True):
         a, b = (nn.Parameter(torch.ones(3)) for _ in range(2))
         optimiser = torch.optim.SGD([a, b], lr=0.1, momentum=0.9, weight_decay=0.01, fused=fused)
-        give_velocities(optimiser)
+        create_velocities(optimiser)
         for step in range(4):
             optimiser.zero_grad()
             torch.autograd.backward((a * a).sum() if step < 2 else (a * a * b).sum())
@@ -219,22 +220,22 @@ def test_every_net_is_evaluated_by_its_own_graph(monkeypatch: pytest.MonkeyPatch
             self.replay = work
             work()
 
-    monkeypatch.setattr("reweigh.lab.train.captured.capture", Graph)
+    monkeypatch.setattr("reweigh.lab.train.captured.Graph", Graph)
     part = Resident(np.random.default_rng(0).normal(size=(8, 2)).astype(np.float32), np.arange(8) % 2)
-    see = looking(Speed(True, False, False), nullcontext, 4, lambda: None)
+    evaluate_part = make_evaluator(Speed(True, False, False), nullcontext, 4, lambda: None)
     for net in (nn.Linear(2, 2), nn.Linear(2, 2)):
-        assert torch.equal(at_once(see(net, part)).p, at_once(look(net, part, 4, nullcontext)).p)
+        assert torch.equal(evaluate_part(net, part).p, evaluate(net, part, 4, net).p)
 
 
-def test_an_evaluation_that_cannot_be_captured_goes_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_that_cannot_be_captured_is_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(work: Callable[[], None]) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr("reweigh.lab.train.captured.capture", fail)
+    monkeypatch.setattr("reweigh.lab.train.captured.Graph", fail)
     part, net = Resident(np.eye(8, 2, dtype=np.float32), np.arange(8) % 2), nn.Linear(2, 2)
-    see = looking(Speed(True, False, False), nullcontext, 4, lambda: None)
+    evaluate_part = make_evaluator(Speed(True, False, False), nullcontext, 4, lambda: None)
     for _ in range(2):
-        assert torch.equal(at_once(see(net, part)).p, at_once(look(net, part, 4, nullcontext)).p)
+        assert torch.equal(evaluate_part(net, part).p, evaluate(net, part, 4, net).p)
 
 
 class Gradients:

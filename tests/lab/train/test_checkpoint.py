@@ -92,7 +92,7 @@ def test_cut_anywhere_the_one_before_is_used(path: Path) -> None:
         assert loaded.state["step"] == 1
         assert loaded.path == previous(path)
         assert loaded.note is not None
-        assert "going on from checkpoint.previous.pt" in loaded.note
+        assert "resuming from checkpoint.previous.pt" in loaded.note
         assert str(path) in loaded.note
 
 
@@ -119,7 +119,7 @@ def test_a_damaged_one_does_not_push_out_the_good_one_before(path: Path) -> None
     assert (step_of(path), step_of(previous(path))) == (3, 1)
 
 
-def test_nothing_good_is_said_and_not_taken_for_nothing(path: Path) -> None:
+def test_damaged_files_are_an_error_not_a_fresh_start(path: Path) -> None:
     path.write_bytes(b"")
     previous(path).write_bytes(b"reweigh checkpoint 1\n" + bytes(40))
     with pytest.raises(
@@ -134,7 +134,7 @@ def test_killed_between_the_two_renames(path: Path) -> None:
     assert loaded is not None
     assert loaded.state["step"] == 2
     assert loaded.note is not None
-    assert "there is no such file; going on from" in loaded.note
+    assert "there is no such file; resuming from" in loaded.note
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])

@@ -8,7 +8,6 @@ from torch import nn
 
 from reweigh.lab.nets.registry import build
 from reweigh.lab.train.convolution import use_small_convolutions
-from reweigh.lab.train.convolution_cuda import fits, passes
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -42,18 +41,6 @@ def test_small_convolutions_are_convolutions(channels: int) -> None:
             assert (found.double() - right).norm() / right.norm() < error
         with torch.autocast("cuda", torch.bfloat16):
             assert torch.equal(ours(x), y)
-
-
-@GPU
-@pytest.mark.skipif(not hasattr(torch.cuda, "_compile_kernel"), reason="this torch cannot compile CUDA")
-def test_the_kernels_in_cuda_are_compiled() -> None:
-    assert all(passes(channels, side, side, 0) for channels, side in ((16, 32), (32, 16)))
-
-
-def test_images_that_do_not_fall_into_strips_are_left_to_triton() -> None:
-    assert all(fits(*size) for size in ((16, 32, 32), (32, 16, 16)))
-    assert not any(fits(*size) for size in ((16, 24, 32), (32, 16, 12), (64, 8, 8)))
-    assert not fits(16, 32, 512)  # more than a block may keep
 
 
 def test_small_convolutions_are_left_alone_elsewhere() -> None:

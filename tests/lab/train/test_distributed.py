@@ -1,4 +1,4 @@
-"""Two processes teach one net as one process does."""
+"""Two processes train a net as one process does."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ import sys
 import torch
 from torch import nn
 from reweigh.criterion import Criterion
-from reweigh.lab.train.distributed import joined, sharing, Uncounted
+from reweigh.lab.train.distributed import IgnoringCriterion, gradient_averaging, join_ranks
 from reweigh.weightings import DM
 
 def teach(net, ranks):
     optimiser = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
-    share = sharing(net.parameters(), ranks) if ranks.size > 1 else torch.Tensor.detach
+    average = gradient_averaging(net.parameters(), ranks) if ranks.size > 1 else torch.Tensor.detach
     criterion = Criterion(DM(0.5, 8), process_group=ranks.group)
     for step in range(20):
         size = [7, 1, 4][step % 3]  # of the whole batch: at times smaller than the number of ranks
         part = ranks.shard(size)
         positions = slice(step * 7, step * 7 + size)
         x, y = inputs[positions][part], target[positions][part]
-        taught = criterion if ranks.counted(size) else Uncounted(criterion)
+        taught = criterion if ranks.counted(size) else IgnoringCriterion(criterion)
         loss = taught(net(x), y)
         optimiser.zero_grad()
         loss.backward()
-        yield share(loss).item()
+        yield average(loss).item()
         optimiser.step()
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).double()
 inputs, target = torch.randn(200, 5, dtype=torch.float64), torch.randint(0, 3, (200,))
-with joined(torch.device("cpu")) as ranks:
+with join_ranks(torch.device("cpu")) as ranks:
     losses = list(teach(net, ranks))
 if ranks.first:
     torch.save([torch.tensor(losses), *net.state_dict().values()], sys.argv[1])
 """
 
-# a thread of gloo's that is there when the interpreter ends may still hold a tensor, and aborts the process
+# a gloo thread that holds a tensor when the interpreter ends aborts the process
 ALONE = """
 from pathlib import Path
 left = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
@@ -119,7 +119,7 @@ def test_every_example_is_in_exactly_one_shard() -> None:
             assert all(len(range(batch)[s]) >= 1 for s in shards)
 
 
-def test_alone_there_is_nothing_to_agree_on() -> None:
+def test_a_single_process_agrees() -> None:
     assert Ranks().any(True)
     assert not Ranks().any(False)
     Ranks().agree(3, "an iteration")
@@ -157,13 +157,13 @@ def test_a_run_of_two_processes_is_the_run_of_one(tmp_path: Path, port: int, cha
         assert a["p_mean"] == pytest.approx(b["p_mean"], rel=1e-4)
 
 
-def test_methods_that_look_at_whole_batches_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_that_need_complete_batches_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reweigh.lab.run.material import gather
-    from reweigh.lab.run.parts import batches_of, method_of, net_of, order_of
+    from reweigh.lab.run.parts import batches_of, net_of, objective_of, order_of
 
     run = replace(RUN, weighting=None, method="OHEM")
     material = gather(run)
     batches = batches_of(run, material.train, material, torch.device("cpu"), order=order_of(run, material.train))
     net = net_of(run, material, torch.device("cpu"))
     with pytest.raises(ValueError, match="run it in one process, not 2"):
-        method_of(run, material, batches, None, net, Ranks(0, 2))
+        objective_of(run, material, batches, None, net, Ranks(0, 2))

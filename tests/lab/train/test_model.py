@@ -1,4 +1,4 @@
-"""A saved model is a folder that gives the same logits back, or a sentence about what is wrong."""
+"""A saved model gives the same logits after loading; a damaged one is refused."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_flipped_bit_or_a_cut_is_recognised(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"format": 2}, "format is 2; this version reads 1"),
-        ({"net": "resnet65"}, "no net is called 'resnet65'"),
+        ({"net": "resnet65"}, "no net is named 'resnet65'"),
         ({"num_classes": 7}, "num_classes is 7, but there are 3 class_names"),
         ({"shape": None}, r"model\.json: "),
         ({"run": {"data": "x"}}, "a run needs 'net'"),

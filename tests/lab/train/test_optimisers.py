@@ -1,4 +1,4 @@
-"""Optimisers against the formulas they stand for, Caffe's included."""
+"""Optimisers against their formulas, Caffe's included."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from paper.protocols import paper
 from reweigh.lab.spec import Run, parse
-from reweigh.lab.train.optimisers import build_optimiser, parameter_groups, prepare, restore
+from reweigh.lab.train.optimisers import build_optimiser, parameter_groups, restore, set_learning_rate
 from reweigh.lab.train.schedules import learning_rate
 
 CURVATURE = torch.tensor([0.5, 1.0, 3.0], dtype=torch.float64)
@@ -38,7 +38,7 @@ def descend(run: Run, start: Sequence[float], gradient: Callable[[Tensor], Tenso
     optimiser = build_optimiser(point, run)
     for step, lr in enumerate(rates):
         point.w.grad = gradient(point.w.detach())
-        prepare(optimiser, lr, step, caffe_momentum=run.caffe_momentum)
+        set_learning_rate(optimiser, lr, step, caffe_momentum=run.caffe_momentum)
         optimiser.step()
     return point.w.detach()
 
@@ -153,7 +153,7 @@ def test_saved_and_loaded_in_the_middle_of_a_drop_changes_nothing(name: str) -> 
             optimiser.load_state_dict(state)
             point = resumed
         point.w.grad = quadratic(point.w.detach())
-        prepare(optimiser, lr, step, caffe_momentum=run.caffe_momentum)
+        set_learning_rate(optimiser, lr, step, caffe_momentum=run.caffe_momentum)
         optimiser.step()
     assert torch.equal(point.w.detach(), whole)
 
@@ -162,7 +162,7 @@ def test_a_rate_kept_in_a_tensor_is_filled_in_place() -> None:
     point = Point(START)
     rate = torch.tensor(0.1)
     optimiser = torch.optim.SGD(point.parameters(), lr=rate)
-    prepare(optimiser, 0.01, 3)
+    set_learning_rate(optimiser, 0.01, 3)
     assert optimiser.param_groups[0]["lr"] is rate
     assert rate.item() == pytest.approx(0.01)
 
@@ -174,12 +174,12 @@ def test_a_rate_kept_in_a_tensor_is_read_once(lr: float, monkeypatch: pytest.Mon
     monkeypatch.setattr(Tensor, "__float__", lambda self: reads.append(self) or read(self))
     optimiser = torch.optim.SGD(Point(START).parameters(), lr=torch.tensor(lr))
     for step in range(3):
-        prepare(optimiser, lr, step)
+        set_learning_rate(optimiser, lr, step)
     assert len(reads) == 1
 
 
 @pytest.mark.parametrize("name", ["momentum", "adam"])
-def test_what_began_on_a_cpu_goes_on_where_weights_are_laid_out_otherwise(name: str) -> None:
+def test_a_state_from_a_cpu_loads_into_weights_of_another_layout(name: str) -> None:
     """As on a GPU, whose fused steps walk through parameters, gradients and velocities in the order of memory."""
     run, draws = run_of(optimiser=name, lr=0.1), torch.Generator().manual_seed(0)
     plain = nn.Conv2d(3, 4, 3, bias=False)
@@ -236,7 +236,7 @@ def test_exempt_parameters_do_not_shrink() -> None:
         optimiser = build_optimiser(net, run_of(weight_decay=0.5, decay_exempt=exempt))
         for parameter in net.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        prepare(optimiser, 0.1, 0)
+        set_learning_rate(optimiser, 0.1, 0)
         optimiser.step()
         assert torch.allclose(net.weight, before["weight"] * 0.95)
         assert torch.allclose(net.bias, before["bias"] * (1 if exempt else 0.95))

@@ -1,4 +1,4 @@
-"""What the loop gets at each iteration."""
+"""Schedules at each iteration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paper.protocols import authors, paper
 from reweigh.criterion import Criterion
 from reweigh.lab.objectives import WEIGHTINGS, weighting_from
 from reweigh.lab.spec import Expression, parse
-from reweigh.lab.train.schedules import in_tensors, learning_rate, over_steps, taper_at
+from reweigh.lab.train.schedules import learning_rate, over_steps, taper_at, weighting_in_tensors
 from reweigh.weightings import Weighting
 
 SCHEDULED = [
@@ -74,18 +74,18 @@ def test_every_weighting_with_a_number_is_among_the_scheduled() -> None:
 
 @pytest.mark.parametrize("text", SCHEDULED)
 @pytest.mark.parametrize("normalise", [None, "batch"])
-def test_scheduled_numbers_in_tensors_are_never_looked_at(normalise: Any, text: str) -> None:
+def test_scheduled_numbers_in_tensors_are_never_read_on_the_host(normalise: Any, text: str) -> None:
     def gradient(weighting: Weighting, device: str) -> Tensor:
         logits = torch.linspace(-30, 30, 40, device=device).reshape(4, 10).requires_grad_()
         target = torch.tensor([0, 3, 9, 5], device=device)
         (found,) = torch.autograd.grad(Criterion(weighting, normalise=normalise)(logits, target), logits)
         return found
 
-    on_no_device = in_tensors(parse(text), 100, torch.device("meta"))
+    on_no_device = weighting_in_tensors(parse(text), 100, torch.device("meta"))
     assert on_no_device is not None
     on_no_device[1](50)
     assert gradient(on_no_device[0], "meta").is_meta  # where there are no values, nobody can have looked at one
-    here = in_tensors(parse(text), 100, torch.device("cpu"))
+    here = weighting_in_tensors(parse(text), 100, torch.device("cpu"))
     assert here is not None
     by_numbers = over_steps(weighting_from, parse(text), 100)
     for step in (0, 50, 99):

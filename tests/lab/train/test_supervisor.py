@@ -1,4 +1,4 @@
-"""Ranks die and hang; the run ends as if they had not. 20 kills here, REWEIGH_RANK_KILLS=200 for more."""
+"""Ranks die and hang; the run gives identical results. 20 kills here, REWEIGH_RANK_KILLS=200 for more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reweigh.lab.train.supervisor import FOLDER, Ended, heartbeat, main, supervise
+from reweigh.lab.train.supervisor import FOLDER, SupervisorResult, heartbeat, main, supervise
 
 KILLS = int(os.environ.get("REWEIGH_RANK_KILLS", "20"))
 
@@ -40,8 +40,8 @@ def test_a_heartbeat_moves_even_when_the_step_does_not(tmp_path: Path) -> None:
 
 
 def test_success_and_hopeless_failures_end_at_once(tmp_path: Path) -> None:
-    assert supervise(["-c", "pass"], 2) == Ended(0, 1, ())
-    assert supervise(["-c", "raise SystemExit(3)"], 2) == Ended(3, 1, ())
+    assert supervise(["-c", "pass"], 2) == SupervisorResult(0, 1, ())
+    assert supervise(["-c", "raise SystemExit(3)"], 2) == SupervisorResult(3, 1, ())
     assert main(["--ranks", "1", "--", "-c", "raise SystemExit(2)"]) == 2
 
 
@@ -55,11 +55,11 @@ if os.environ["RANK"] == "1" and done < 3:
     os.kill(os.getpid(), 9)
 """
     told: list[str] = []
-    ended = supervise(["-c", program], 2, tell=told.append)
+    ended = supervise(["-c", program], 2, log=told.append)
     assert ended.code == 0
     assert ended.launches == 3
     assert all("rank 1 was killed by signal 9" in why for why in ended.failures)
-    assert all("starting again" in line for line in told)
+    assert all("restarting" in line for line in told)
 
 
 def test_a_hang_is_a_failure_and_getting_nowhere_is_the_end(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ import os, pathlib, time
 pathlib.Path(os.environ["{FOLDER}"], os.environ["RANK"]).write_text("5 1")
 time.sleep(600)
 """
-    ended = supervise(["-c", program], 1, patience=0.3, patience_to_start=30.0, fruitless=2)
+    ended = supervise(["-c", program], 1, patience=0.3, startup_patience=30.0, max_failures=2)
     assert ended.code == 1
     assert ended.launches == 3
     assert "no progress" in ended.failures[0]
@@ -88,7 +88,7 @@ while not done.exists():
     if os.environ["RANK"] == "0" and count == 30:
         done.touch()
 """
-    assert supervise(["-c", program], 2, patience=1.0, fruitless=1) == Ended(0, 1, ())
+    assert supervise(["-c", program], 2, patience=1.0, max_failures=1) == SupervisorResult(0, 1, ())
 
 
 def test_sigterm_is_passed_on(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ time.sleep(600)
 
         threading.Thread(target=terminate).start()
 
-    assert supervise(["-c", program], 2, launched=launched) == Ended(4, 1, ())
+    assert supervise(["-c", program], 2, launched=launched) == SupervisorResult(4, 1, ())
 
 
 class Killer:
@@ -155,9 +155,9 @@ def test_killed_ranks_leave_the_same_weights(tmp_path: Path) -> None:
     rng, kills, seed = random.Random(0), 0, 0
     while kills < KILLS:  # a run that ends before enough kills is followed by another
         plain, killed = tmp_path / f"plain {seed}", tmp_path / f"killed {seed}"
-        assert supervise(["-c", TRAIN, str(plain), str(seed)], 2) == Ended(0, 1, ())
+        assert supervise(["-c", TRAIN, str(plain), str(seed)], 2) == SupervisorResult(0, 1, ())
         killer = Killer(rng, killed, KILLS - kills)
-        ended = supervise(["-c", TRAIN, str(killed), str(seed)], 2, fruitless=100, launched=killer)
+        ended = supervise(["-c", TRAIN, str(killed), str(seed)], 2, max_failures=100, launched=killer)
         assert ended.code == 0
         assert weights(killed) == weights(plain)
         assert killer.longest < 60

@@ -1,4 +1,4 @@
-"""Batches: device-resident or through workers, in orders and with augmentation that a resume repeats exactly."""
+"""Batches, on the device or through workers, with orders and augmentation that a resumed run repeats exactly."""
 
 from reweigh.lab.batches.augment import AUGMENTATIONS, Augmentation
 from reweigh.lab.batches.batch import Batch

@@ -1,4 +1,4 @@
-"""A batch, the labels it takes its targets from, and what images look like that are decoded one by one."""
+"""A batch, its labels, and the protocol of images that are decoded on demand."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 
 
 class Batch(NamedTuple):
-    """What one step trains on, on one device.
+    """The examples of one step, on one device.
 
     Attributes:
         inputs: float32, (B, C, H, W) or (B, F).
-        target: the labels as given, (B,) int64, or (B, C) float for soft labels.
-        index: (B,) int64, which examples of the part these are.
+        target: the given labels, (B,) int64, or (B, C) float for soft labels.
+        index: (B,) int64, the positions of these examples in the part.
     """
 
     inputs: Tensor
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 class Images(Protocol):
-    """Images that are decoded when asked for, such as `reweigh.lab.data`'s `Files`, or a list of arrays."""
+    """Images that are decoded on demand, such as `reweigh.lab.data`'s `Files`, or a list of arrays."""
 
     def __len__(self) -> int: ...
 
@@ -33,7 +33,7 @@ class Images(Protocol):
 
 
 def label_tensor(labels: NDArray[Any] | Tensor, n: int, device: torch.device) -> Tensor:
-    """Labels of `n` examples on `device`: (n,) integers as int64, or (n, C) soft labels as float32.
+    """Return the labels of `n` examples on `device`: (n,) integers as int64, or (n, C) soft labels as float32.
 
     >>> label_tensor(np.array([1, 0], np.int32), 2, torch.device("cpu"))
     tensor([1, 0])

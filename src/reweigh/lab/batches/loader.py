@@ -1,4 +1,4 @@
-"""Batches of images that are decoded from files as they are needed, by worker processes."""
+"""Batches of images that worker processes decode from files on demand."""
 
 from __future__ import annotations
 
@@ -21,32 +21,31 @@ from reweigh.lab.batches.batch import Batch, Images, label_tensor
 from reweigh.lab.batches.sampler import Order, checked
 from reweigh.lab.batches.statistics import Normalisation
 
-BLOCK = 32  # steps planned together
+BLOCK = 32  # steps planned at once
 
 
 class Loader:
-    """A part of a data set in files, with the same batches, whatever the number of workers.
+    """A part of a data set in files; its batches do not depend on the number of workers.
 
-    An image is resized to exactly `resize`, without keeping its proportions (Pillow's bilinear), then cropped:
-    for training at random, mirrored or not; for evaluation in the middle. All randomness is drawn in the main
-    process as a function of (seed, step, position); workers only decode.
+    An image is resized to exactly `resize`, without keeping its proportions (Pillow's bilinear), then cropped: at
+    random and possibly mirrored for training, in the centre for evaluation. The main process draws all random numbers
+    as a function of (seed, step, position); workers only decode.
 
     Args:
         files: a sequence of decoded images, uint8 (H, W, 3), such as `reweigh.lab.data`'s `Files`; with workers it
-            must be picklable where processes are not forked.
+            must be picklable unless processes are forked.
         labels: (N,) integers or (N, C) soft labels.
         normalisation: from `channel_statistics` of the *training* part; None leaves pixels from 0 to 1.
-        order: which examples a step sees; None for evaluation only.
+        order: step -> examples; None for evaluation only.
         seed: of the augmentation; the stream is "augment".
-        resize: (height, width) every image is brought to: (256, 128) for MARS at full size.
-        crop: (height, width) of what the net sees.
-        augment: crop training images at random, and exchange left and right with probability 1/2; without it they are
-            cropped in the middle.
-        workers: processes that decode; 0 decodes in this one.
+        resize: (height, width) to which every image is resized: (256, 128) for MARS at full size.
+        crop: (height, width) of the net's inputs.
+        augment: crop training images at random and mirror them with probability 1/2, instead of the centre crop.
+        workers: processes that decode; 0 decodes in this process.
         context: how they are started ("fork", "forkserver", "spawn"); None is Python's default.
-        device: where batches lie.
+        device: of the batches.
         channels_last: memory format of the inputs.
-        shard: which positions of every batch are this process's, where several share a run; None is all.
+        shard: the positions of every batch that belong to this process, where several share a run; None for all.
     """
 
     def __init__(
@@ -82,42 +81,42 @@ class Loader:
         return len(self._crops)
 
     def with_labels(self, labels: NDArray[Any] | Tensor) -> Loader:
-        """The same images in the same order with other labels, hard or soft."""
+        """Return the same images in the same order with other labels, hard or soft."""
         other = copy(self)
         other.labels = label_tensor(labels, len(self), self.device)
         return other
 
     def with_order(self, order: Order, seed: int) -> Loader:
-        """The same images in another order, augmented by another seed."""
+        """Return the same images in another order, augmented with another seed."""
         other = copy(self)
         other.order, other.seed = order, seed
         return other
 
     def batch(self, step: int) -> Batch:
-        """The batch of that step, decoded in this process."""
+        """Return the batch of that step, decoded in this process."""
         return self._batch(*self._crops[next(self._plans((step,)))])
 
     def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
-        """The batches of steps `start`, `start` + 1, ... up to but not including `stop`; endless without it.
+        """Yield the batches of steps `start`, `start` + 1, ... up to but not including `stop`; endless without it.
 
-        Workers live as long as the iterator; close it (or let it go) to end them.
+        Workers live as long as the iterator; close or delete it to end them.
         """
         return self._through_workers(self._plans(count(start) if stop is None else range(start, stop)))
 
     def evaluation(self, batch_size: int = 128, rows: Tensor | None = None) -> Iterator[Batch]:
-        """Every image once, in order, cropped in the middle, or those of `rows`; the last batch may be shorter."""
+        """Yield every image once in order, or those of `rows`, with the centre crop; the last batch may be shorter."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
         parts = torch.split(torch.arange(len(self)) if rows is None else rows.cpu(), batch_size)
-        return self._through_workers(map(self._in_the_middle, parts))
+        return self._through_workers(map(self._centred, parts))
 
-    def _in_the_middle(self, index: Tensor) -> Tensor:
-        """The plan (4, B) of images `index`, neither moved nor exchanged."""
+    def _centred(self, index: Tensor) -> Tensor:
+        """Return the plan (4, B) of images `index` with the centre crop, not mirrored."""
         top, left = (torch.full_like(index, room // 2) for room in self.room)
         return torch.stack((index, top, left, torch.zeros_like(index)))
 
     def _plans(self, steps: Iterable[int]) -> Iterator[Tensor]:
-        """(4, B) int64 for each step: index, top, left, flip."""
+        """Yield (4, B) int64 for each step: index, top, left, flip."""
         block = range(0)
         for step in steps:
             if step not in block:
@@ -126,7 +125,7 @@ class Loader:
                 if self.augment:
                     rows = torch.stack((index, *draw(self.seed, block, index.shape[1], self.room)), 1)
                 else:
-                    rows = torch.stack([self._in_the_middle(chosen) for chosen in index])
+                    rows = torch.stack([self._centred(chosen) for chosen in index])
                 if self.shard is not None:
                     rows = rows[:, :, self.shard]
             yield rows[step - block.start]
@@ -138,9 +137,9 @@ class Loader:
             sampler=plans,
             num_workers=self.workers,
             multiprocessing_context=self.context if self.workers else None,
-            generator=torch.Generator(),  # or the loader would draw its base seed from the global one
+            generator=torch.Generator(),  # else the loader draws its base seed from the global one
             pin_memory=self.device.type == "cuda",
-            worker_init_fn=_leave_it_to_the_parent,
+            worker_init_fn=_ignore_signals,
         )
         for plan, images in loader:
             yield self._batch(plan, images)
@@ -154,22 +153,22 @@ class Loader:
         return Batch(inputs, self.labels.index_select(0, index), index)
 
 
-def _leave_it_to_the_parent(worker: int) -> None:
-    """A stop sent to all processes is the parent's to handle; torch sees to it that workers end after it."""
+def _ignore_signals(worker: int) -> None:
+    """Leave a stop that is sent to all processes to the parent; torch ends the workers after it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
 
 class Crops(Dataset[tuple[Tensor, Tensor | str]]):
-    """What a worker does: a plan (4, B) of index, top, left, flip, to that plan and uint8 images (B, h, w, 3).
+    """The work of a worker: a plan (4, B) of index, top, left, flip -> the plan and uint8 images (B, h, w, 3).
 
-    A file that cannot be read gives its sentence in place of the images: raised here, it would reach the user
-    wrapped in the worker's traceback, and the other workers would be waited for.
+    For a file that cannot be read, the error message replaces the images. Raised here, the error would reach the user
+    wrapped in the worker's traceback, after waiting for the other workers.
 
     Args:
         files: decoded images.
-        resize: (height, width) they are brought to.
-        crop: (height, width) that is cut out.
+        resize: (height, width) after resizing.
+        crop: (height, width) after cropping.
     """
 
     def __init__(self, files: Images, resize: tuple[int, int], crop: tuple[int, int]) -> None:
@@ -182,16 +181,16 @@ class Crops(Dataset[tuple[Tensor, Tensor | str]]):
         images = np.empty((plan.shape[1], *self.crop, 3), np.uint8)
         for out, (index, top, left, flip) in zip(images, plan.T.tolist(), strict=True):
             try:
-                whole = resized(self.files[index], self.resize)
+                image = resized(self.files[index], self.resize)
             except DataError as error:
                 return plan, str(error)
-            part = whole[top : top + self.crop[0], left : left + self.crop[1]]
+            part = image[top : top + self.crop[0], left : left + self.crop[1]]
             out[:] = part[:, ::-1] if flip else part
         return plan, torch.from_numpy(images)
 
 
 def resized(image: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """The image brought to exactly `size` (height, width), bilinear; itself where it already has that size.
+    """Resize an image to exactly `size` (height, width), bilinear; one of that size is returned unchanged.
 
     >>> resized(np.zeros((10, 20, 3), np.uint8), (4, 6)).shape
     (4, 6, 3)

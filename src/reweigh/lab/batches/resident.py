@@ -1,4 +1,4 @@
-"""Batches of a data set that fits on the device: uint8 images or float32 features, laid out there once."""
+"""Batches of a data set that is stored on the device: uint8 images or float32 features."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from reweigh.lab.batches.batch import Batch, label_tensor
 from reweigh.lab.batches.sampler import Order, checked
 from reweigh.lab.batches.statistics import Normalisation
 
-BLOCK = 128  # steps planned together: one copy to the device for all of them
+BLOCK = 128  # steps planned at once, with one copy to the device
 
 
 class Resident:
     """A part of a data set on one device, and its batches by step number.
 
-    `batch(step)` is a function of the order, the seed and the step alone, and on a GPU never waits for the
-    device. Features are never augmented. Evaluation sees the middle crop: the image itself, or, where training
-    crops resized images, the middle of the resized one, at the scale the net was trained on.
+    `batch(step)` depends only on the order, the seed and the step, and on a GPU never waits for the device. Features
+    are never augmented. Evaluation uses the centre crop: the image itself, or, where training crops enlarged images,
+    the centre of the enlarged one, so that the scale is that of training.
 
     Args:
         inputs: images (N, H, W, C) uint8, or features (N, F) float32.
         labels: (N,) integers or (N, C) soft labels.
-        order: which examples a step sees, e.g. `Shuffled(n, batch_size, seed)`; None for evaluation only.
+        order: step -> examples, e.g. `Shuffled(n, batch_size, seed)`; None for evaluation only.
         seed: of the augmentation; the stream is "augment".
         augmentation: an `Augmentation`, or a name in `AUGMENTATIONS`; images only.
         normalisation: from `channel_statistics` or `feature_statistics` of the *training* part; None leaves
             pixels from 0 to 1, and features as they are.
-        device: where everything lies.
+        device: where everything is stored.
         channels_last: memory format of image batches.
-        shard: which positions of every batch are this process's, where several share a run; None is all.
+        shard: the positions of every batch that belong to this process, where several share a run; None for all.
 
     >>> from reweigh.lab.batches.sampler import Shuffled
     >>> images = np.zeros((10, 32, 32, 3), np.uint8)
@@ -100,31 +100,31 @@ class Resident:
         return len(self._store)
 
     def with_labels(self, labels: NDArray[Any] | Tensor) -> Resident:
-        """The same examples in the same order with other labels, hard or soft; the inputs are shared."""
+        """Return the same examples in the same order with other labels, hard or soft; the inputs are shared."""
         other = copy(self)
         other.labels = label_tensor(labels, len(self), self.device)
         return other
 
     def with_order(self, order: Order, seed: int) -> Resident:
-        """The same examples in another order, augmented by another seed."""
+        """Return the same examples in another order, augmented with another seed."""
         other = copy(self)
         other.order, other.seed, other._block = order, seed, None
         return other
 
     def batch(self, step: int) -> Batch:
-        """The batch of that step, in any order of asking."""
+        """Return the batch of that step; steps can be requested in any order."""
         return self.assemble(self.plan(step))
 
     def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
-        """The batches of steps `start`, `start` + 1, ... up to but not including `stop`; endless without it."""
+        """Yield the batches of steps `start`, `start` + 1, ... up to but not including `stop`; endless without it."""
         for step in count(start) if stop is None else range(start, stop):
             yield self.batch(step)
 
     def plan(self, step: int) -> Tensor:
-        """(3, B) int64 on the device: index, window start and flip of the batch of that step.
+        """Return (3, B) int64 on the device: index, window start and flip of the batch of that step.
 
-        Planned for `BLOCK` steps at once on the CPU; copying a plan into a fixed tensor is all that a captured
-        graph of `assemble` needs before it is replayed.
+        The CPU plans `BLOCK` steps at once. Before a captured graph of `assemble` is replayed, only the plan must be
+        copied into its fixed tensor.
         """
         if step < 0:
             raise ValueError(f"step must be 0 or more, not {step}")
@@ -134,7 +134,7 @@ class Resident:
         return self._block[1][step % BLOCK]
 
     def assemble(self, plan: Tensor) -> Batch:
-        """The batch a plan describes, by device operations of fixed shape alone."""
+        """Return the batch of a plan, using only device operations of fixed shape."""
         index, start, flip = plan.unbind()
         target = self.labels.index_select(0, index)
         if self.size is None:
@@ -145,7 +145,7 @@ class Resident:
         return Batch(self._normalised(images), target, index)
 
     def evaluation(self, batch_size: int = 1024, rows: Tensor | None = None) -> Iterator[Batch]:
-        """Every example once, in order, without augmentation, or those of `rows`; the last batch may be shorter."""
+        """Yield every example once in order, or those of `rows`, not augmented; the last batch may be shorter."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
         examples = self._store if self.size is None else centre(self._store, self.size)
@@ -168,7 +168,7 @@ class Resident:
         if self.shard is not None:
             plan = plan[:, :, self.shard].contiguous()
         if self.device.type == "cuda":
-            plan = plan.pin_memory()  # so that the copy need not wait for what the device is doing
+            plan = plan.pin_memory()  # so that the copy does not wait for the device
         return plan.to(self.device, non_blocking=True)
 
 

@@ -1,7 +1,7 @@
-"""Which examples a step sees: pure functions of (seed, step), so that a resume in mid-epoch is exact.
+"""Orders of examples as pure functions of (seed, step), so that a run resumes exactly in mid-epoch.
 
-An order is called with a range of steps and returns their indices, (len(steps), batch_size) int64 on the CPU.
-Whatever range a step is asked in, and whenever, its row is the same.
+An order is called with a range of steps and returns their indices, (len(steps), batch_size) int64 on the CPU. The row
+of a step does not depend on the range.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ from reweigh.streams import generator
 
 
 class Order(Protocol):
-    """Steps -> indices; `batch_size` is the same at every step."""
+    """Steps -> indices, with the same `batch_size` at every step."""
 
     @property
     def batch_size(self) -> int:
         """Examples per step."""
 
     def __call__(self, steps: range) -> Tensor:
-        """(len(steps), batch_size) int64."""
+        """Return (len(steps), batch_size) int64."""
 
 
 @dataclass(frozen=True)
 class Shuffled:
-    """Every epoch in a new random order; what does not fill a last batch is left out of that epoch.
+    """A new random order in every epoch; examples that do not fill a last batch are skipped in that epoch.
 
-    So every batch has the same size and no example twice, and an epoch visits each example at most once; who
-    is left out changes from epoch to epoch. With fewer examples than `batch_size` a batch repeats them as
-    evenly as it can.
+    So every batch has the same size and no example twice, and an epoch uses each example at most once; the skipped
+    ones change from epoch to epoch. With fewer examples than `batch_size`, a batch repeats them as evenly as possible.
 
     Args:
         n: number of examples.
@@ -69,7 +68,7 @@ class Shuffled:
 
 @dataclass(frozen=True)
 class Cyclic:
-    """Shuffled once, then read round and round without a gap, as a Caffe program reads its database.
+    """One random order, repeated without gaps, as a Caffe program reads its database.
 
     Args:
         n: number of examples.
@@ -94,14 +93,14 @@ class Cyclic:
 class Balanced:
     """Class-balanced batches: min(classes, C) classes a batch, images shared equally, by the given label.
 
-    The paper's authors ran batches of 256 as 32 classes x 8 images. Classes without examples don't count.
-    Classes rotate: they are shuffled, batches take them in turn, and after the fewest batches that treat all
-    alike (25 for 32 of 100) they are shuffled anew; no batch has a class twice. Where `batch_size` does not
-    divide, the first classes of a batch get one image more. Within a class, images come in shuffled epochs as
-    in `Shuffled`, so that a batch has an image twice only if its class has too few.
+    The paper's authors ran batches of 256 as 32 classes x 8 images. Classes without examples are ignored. Classes are
+    shuffled and batches take them in turn; after the smallest number of batches that uses all equally often (25 for 32
+    of 100) they are shuffled again. No batch has a class twice. Where `batch_size` does not divide, the first classes
+    of a batch get one image more. Within a class, images come in shuffled epochs as in `Shuffled`, so that a batch
+    repeats an image only if its class has too few.
 
     Args:
-        labels: (N,) the (noisy) labels that are trained on.
+        labels: (N,) the given (noisy) labels.
         batch_size: examples per step.
         seed: of the run; the stream is "order".
         classes: at most this many classes in a batch.
@@ -154,7 +153,7 @@ class Balanced:
 
 
 class Subset:
-    """An order over some of the examples: `order` counts from 0 to len(indices) - 1.
+    """An order over a subset of the examples: `order` is over 0 to len(indices) - 1.
 
     >>> Subset([7, 9], Cyclic(n=2, batch_size=2, seed=0))(range(1)).sort().values
     tensor([[7, 9]])
@@ -171,9 +170,9 @@ class Subset:
 
 
 def checked(order: Order | None, steps: range, n: int) -> Tensor:
-    """The indices of those steps, or a sentence on why they cannot be had from `n` examples."""
+    """Return the indices of those steps; raise ValueError unless they are valid for `n` examples."""
     if order is None:
-        raise ValueError("order is None: this part was made for evaluation, not for training")
+        raise ValueError("order is None: this part is for evaluation only")
     if len(steps) and min(steps) < 0:
         raise ValueError(f"step must be 0 or more, not {min(steps)}")
     index = order(steps)

@@ -1,4 +1,4 @@
-"""Mean and standard deviation of the inputs, measured on the training part, never taken from a table."""
+"""Mean and standard deviation of the inputs, measured on the training part."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Normalisation:
             raise ValueError(f"every std must be positive, not {min(self.std)}")
 
     def mean_only(self) -> Normalisation:
-        """Subtract the mean and divide by nothing, as the paper's authors did.
+        """Return the normalisation that only subtracts the mean, as the paper's authors did.
 
-        Their pixels went from 0 to 255, these from 0 to 1: to a net with batch norm after its first layer, as
-        theirs, it is the same.
+        Their pixels are from 0 to 255, these from 0 to 1, which makes no difference to a net like theirs, with batch
+        norm after its first layer.
         """
         return replace(self, std=(1.0,) * len(self.std))
 
     def pixels(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """`scale` and `shift`, float32, with (x / 255 - mean) / std = x * scale + shift for x from 0 to 255."""
+        """Return `scale` and `shift`, float32, with (x / 255 - mean) / std = x * scale + shift for x from 0 to 255."""
         mean, std = torch.tensor(self.mean, dtype=torch.float64), torch.tensor(self.std, dtype=torch.float64)
         return (1 / (255 * std)).float().to(device), (-mean / std).float().to(device)
 
     def features(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(x - mean) / std by column, in float64 on the way: a mean far from 0 costs no digits.
+        """Return (x - mean) / std by column, computed in float64 so that a large mean costs no precision.
 
         >>> Normalisation((1000.0,), (0.5,)).features(np.array([[1001.0]], np.float32))
         array([[2.]], dtype=float32)
@@ -55,20 +55,20 @@ class Normalisation:
 
 
 def channel_statistics(images: NDArray[np.uint8] | Images, *, limit: int = 2048) -> Normalisation:
-    """Per-channel mean and (population) standard deviation of uint8 images (H, W, C), pixels from 0 to 1.
+    """Measure the per-channel mean and (population) standard deviation of uint8 images, with pixels from 0 to 1.
 
     Args:
-        images: an array (N, H, W, C), read whole; or a sequence of images that are decoded one by one and may
-            differ in size, where every image counts the same, as it does once resized.
-        limit: how many images of a sequence are read, evenly spaced over it.
+        images: an array (N, H, W, C); or a sequence of images (H, W, C) that are decoded one by one and may differ in
+            size, each with the same weight.
+        limit: how many images of a sequence are read, evenly spaced.
 
-    A channel that is constant has std 1: there is nothing to divide by.
+    A constant channel has std 1.
 
     >>> channel_statistics(np.array([[[[0, 51]], [[255, 51]]]], np.uint8))
     Normalisation(mean=(0.5, 0.2), std=(0.5, 1.0))
     """
     if not len(images):
-        raise ValueError("images must hold at least one image; there are none to measure")
+        raise ValueError("images must hold at least one image")
     if isinstance(images, np.ndarray):
         chunks = [images[i : i + CHUNK] for i in range(0, len(images), CHUNK)]
         histograms, weights = [_histogram(chunk) for chunk in chunks], [len(chunk) for chunk in chunks]
@@ -82,13 +82,13 @@ def channel_statistics(images: NDArray[np.uint8] | Images, *, limit: int = 2048)
 
 
 def _histogram(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """(C, 256): how often each channel has each value, as a share."""
+    """Return (C, 256): the relative frequency of each value in each channel."""
     channels = pixels.reshape(-1, pixels.shape[-1]).T
     return np.stack([np.bincount(channel, minlength=256) for channel in channels]) / channels.shape[1]
 
 
 def feature_statistics(features: NDArray[np.float32]) -> Normalisation:
-    """Per-column mean and (population) standard deviation of features (N, F); constant columns get std 1.
+    """Measure the per-column mean and (population) standard deviation of features (N, F); constant columns get std 1.
 
     >>> feature_statistics(np.array([[1, 7], [3, 7]], np.float32))
     Normalisation(mean=(2.0, 7.0), std=(1.0, 1.0))
@@ -100,6 +100,6 @@ def feature_statistics(features: NDArray[np.float32]) -> Normalisation:
 
 
 def _normalisation(mean: NDArray[np.float64], std: NDArray[np.float64]) -> Normalisation:
-    # Below this the spread is rounding, not signal, and dividing by it would blow it up; unless it is large already.
-    nothing = std <= 1e-7 * np.abs(mean)
-    return Normalisation(tuple(mean.tolist()), tuple(np.where(nothing, np.maximum(std, 1.0), std).tolist()))
+    # below this the spread is rounding error, which division would amplify
+    constant = std <= 1e-7 * np.abs(mean)
+    return Normalisation(tuple(mean.tolist()), tuple(np.where(constant, np.maximum(std, 1.0), std).tolist()))

@@ -16,7 +16,7 @@ from reweigh.lab.methods.protocol import Context
 from reweigh.lab.nets import Net
 from reweigh.lab.nets.cae import CAENet, self_pooled
 from reweigh.lab.nets.drsa import DRSANet
-from reweigh.lab.nets.rounded import rounded
+from reweigh.lab.nets.net import rounded
 from reweigh.margin import at_least_float32
 
 

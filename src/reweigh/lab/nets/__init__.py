@@ -1,4 +1,4 @@
-"""Networks: one file per architecture, all built by name and initialised from a caller's generator."""
+"""Networks, built by name and initialised from a given generator."""
 
 from reweigh.lab.nets.net import Net, classify
 from reweigh.lab.nets.registry import build, names

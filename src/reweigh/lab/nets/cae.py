@@ -36,24 +36,24 @@ class CAENet(Net):
         return self.embedded(self.body.features(x))
 
     def embedded(self, raw: Tensor) -> Tensor:
-        """(N, width) unit embeddings of raw features (N, F)."""
+        """Return unit embeddings (N, width) of raw features (N, F)."""
         return functional.normalize(self.embed(raw))
 
     def attended(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Embeddings, queries and keys of frames, each (N, width): all that pooling needs of them."""
+        """Return embeddings, queries and keys of frames, each (N, width), as `self_pooled` takes them."""
         raw = self.body.features(x)
         return self.embedded(raw), self.query(raw), self.key(raw)
 
     def same(self, a: Tensor, b: Tensor) -> Tensor:
-        """(N, 2) logits of "two people" and "one person" for snippets a and b, (N, width) each."""
+        """Return logits (N, 2) of "two people" and "one person" for snippets a and b, (N, width) each."""
         logits: Tensor = self.pair((a - b).square())
         return logits
 
 
 def self_pooled(values: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
-    """Snippets (S, D) from (S, T, D) values, queries and keys of their T frames.
+    """Pool snippets (S, D) from (S, T, D) values, queries and keys of their T frames.
 
-    The weights are, in every dimension on its own, a softmax over the frames of (mean query) key.
+    The weights are a softmax over the frames of (mean query) key, separately in every dimension.
 
     >>> import torch
     >>> values = torch.tensor([[[1.0, 4.0], [3.0, 0.0]]])

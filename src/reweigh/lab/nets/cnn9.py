@@ -11,7 +11,7 @@ class CNN9(Net):
     """Nine 3x3 convolutions with BN and leaky ReLU(0.01), two poolings with dropout 0.25, global average.
 
     128-128-128, pool, 256-256-256, pool, then 512-256-128 without padding; 4,434,570 parameters for 10
-    classes. The dropout drops whole channels and, unlike in the published program, stops in `eval()`.
+    classes. The dropout drops whole channels and, unlike in the published program, is off in `eval()`.
 
     Args:
         num_classes: C.

@@ -11,7 +11,7 @@ from reweigh.lab.nets.resnet import ResNet
 
 
 class DRSANet(Net):
-    """A body's feature maps, K spatial attentions over them, and K unit embeddings, each times its gate.
+    """A body's feature maps, K spatial attentions over them, and K unit embeddings, each multiplied by its gate.
 
     Attention: conv1x1 to 64 - BN - ReLU - conv1x1 to K - BN - softmax over positions. A part's feature is the mean of
     the body's under its attention, embedded linearly and brought to unit length. The temporal attention was not
@@ -30,7 +30,7 @@ class DRSANet(Net):
         super().__init__(dropout)
         if not isinstance(body, ResNet | BNInception):
             raise ValueError(
-                f"drsa- goes before a ResNet or bn-inception, which have feature maps, not {type(body).__name__}"
+                f"drsa- needs a net with feature maps, a ResNet or bn-inception, not {type(body).__name__}"
             )
         channels = body.classifier.in_features
         del body.fc
@@ -47,14 +47,14 @@ class DRSANet(Net):
         self.fc = nn.Linear(parts * width, num_classes)
 
     def attend(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(N, K, width) features of the parts, and the attention (N, K, positions) they were taken with."""
+        """Return the parts' features (N, K, width) and the attention (N, K, positions) that pooled them."""
         maps = self.body.maps(x)
         attention = self.attention(maps).flatten(2).softmax(-1)
         pooled = attention @ maps.flatten(2).transpose(1, 2).to(attention.dtype)
         return functional.normalize(self.embed(pooled), dim=-1), attention
 
     def gated(self, parts: Tensor) -> Tensor:
-        """(N, K width): every part times its gate."""
+        """Return (N, K width): every part times its gate."""
         gates = ((parts * self.gate.weight).sum(-1) + self.gate.bias).sigmoid()
         return (gates[..., None] * parts).flatten(1)
 

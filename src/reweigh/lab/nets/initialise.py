@@ -1,4 +1,4 @@
-"""Initial values, one layer at a time, drawn from a caller's generator and from nowhere else."""
+"""Initial values of one layer, drawn from a given generator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def fan_in(weight: Tensor) -> int:
-    """How many inputs feed one output: C_in * k * k for a convolution.
+    """Return the number of inputs of one output: C_in * k * k for a convolution.
 
     >>> fan_in(torch.empty(16, 3, 5, 5))
     75
@@ -19,9 +19,9 @@ def fan_in(weight: Tensor) -> int:
 
 @torch.no_grad()
 def he_normal(module: nn.Module, generator: torch.Generator) -> None:
-    """Convolutions N(0, 2 / fan_in), zero bias; linear layers U(+-1/sqrt(fan_in)); norms 1 and 0.
+    """Fill convolutions with N(0, 2 / fan_in), bias 0; linear layers with U(+-1/sqrt(fan_in)); norms with 1 and 0.
 
-    A module without parameters of its own is left alone.
+    Other modules are unchanged.
     """
     if isinstance(module, nn.Conv2d):
         module.weight.normal_(0.0, math.sqrt(2 / fan_in(module.weight)), generator=generator)
@@ -36,9 +36,9 @@ def he_normal(module: nn.Module, generator: torch.Generator) -> None:
 
 @torch.no_grad()
 def caffe_xavier(module: nn.Module, generator: torch.Generator, *, bias: float = 0.0) -> None:
-    """Caffe's xavier filler: U(+-sqrt(3 / fan_in)), variance 1 / fan_in; every bias constant.
+    """Fill as Caffe's xavier filler: U(+-sqrt(3 / fan_in)), variance 1 / fan_in; every bias constant.
 
-    It is not torch's `xavier_uniform_`, which uses fan_in + fan_out.
+    torch's `xavier_uniform_` differs: it uses fan_in + fan_out.
     """
     if isinstance(module, nn.Conv2d | nn.Linear):
         bound = math.sqrt(3 / fan_in(module.weight))
@@ -48,7 +48,7 @@ def caffe_xavier(module: nn.Module, generator: torch.Generator, *, bias: float =
 
 @torch.no_grad()
 def truncated_normal(module: nn.Conv2d | nn.Linear, generator: torch.Generator, *, std: float, bias: float) -> None:
-    """TensorFlow's truncated normal: N(0, std^2) redrawn beyond two standard deviations; constant bias."""
+    """Fill as TensorFlow's truncated normal: N(0, std^2), redrawn beyond two standard deviations; constant bias."""
     nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
     _constant_bias(module, bias)
 

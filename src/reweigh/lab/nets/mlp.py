@@ -53,7 +53,7 @@ class IMDBNet(MLP):
 
 
 def flattens(name: str) -> bool:
-    """Whether images are made flat for the net of that name.
+    """Return whether the net of that name reads flattened images.
 
     >>> flattens("mlp-256"), flattens("linear"), flattens("resnet20")
     (True, True, False)

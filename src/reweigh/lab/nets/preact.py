@@ -54,7 +54,7 @@ class PreActResNet(Net):
 
 
 class PreActBlock(nn.Module):
-    """BN - ReLU - conv3x3 - BN - ReLU - conv3x3, plus the shortcut, which nothing follows.
+    """BN - ReLU - conv3x3 - BN - ReLU - conv3x3, plus the shortcut, without a final activation.
 
     A projection reads the activated input; an identity or a padded shortcut the raw one.
     """
@@ -83,7 +83,7 @@ class PreActBlock(nn.Module):
 
 
 def preact_resnet18(num_classes: int, dropout: float) -> PreActResNet:
-    """PreAct-ResNet-18 for 32x32 images, about 11.2 M parameters, with the closing norm of the original."""
+    """PreAct-ResNet-18 for 32x32 images, about 11.2 M parameters, with the final norm of the original."""
     return PreActResNet(64, (2, 2, 2, 2), (64, 128, 256, 512), num_classes, dropout=dropout)
 
 

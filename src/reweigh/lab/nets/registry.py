@@ -1,4 +1,4 @@
-"""Nets by name."""
+"""Build nets by name."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from reweigh.lab.nets.cae import CAENet
 from reweigh.lab.nets.cifarnet import CifarNet
 from reweigh.lab.nets.cnn9 import CNN9
 from reweigh.lab.nets.drsa import DRSANet
-from reweigh.lab.nets.googlenet_v1 import GoogLeNetV1
-from reweigh.lab.nets.googlenet_v1_cifar import GoogLeNetV1Cifar
+from reweigh.lab.nets.googlenet import GoogLeNetV1, GoogLeNetV1Cifar
 from reweigh.lab.nets.mlp import MLP, IMDBNet
 from reweigh.lab.nets.net import Net
 from reweigh.lab.nets.preact import preact_resnet18, wrn_56_10
-from reweigh.lab.nets.resnet import resnet10_thin, resnet18, resnet34, resnet50
-from reweigh.lab.nets.resnet_cifar import resnet_cifar
+from reweigh.lab.nets.resnet import resnet10_thin, resnet18, resnet34, resnet50, resnet_cifar
 
-SIDES = (8, 16, 32, 64, 128, 224)  # of images: those that an error names where a net can read them
+SIDES = (8, 16, 32, 64, 128, 224)  # of images that an error message may suggest
 
 # Each takes (num_classes, dropout) and reads RGB images.
 IMAGE_NETS: dict[str, Callable[..., Net]] = {
@@ -44,9 +42,9 @@ IMAGE_NETS: dict[str, Callable[..., Net]] = {
 
 
 def names() -> tuple[str, ...]:
-    """Every name `build` knows; `mlp-256-256` stands for any hidden widths, and `cae-` and `drsa-` go before any net.
+    """Return the names that `build` accepts; `mlp-256-256` stands for any hidden widths.
 
-    That is, `cae-` any net that has a name of its own, `drsa-` (`drsa3-` for three parts) a ResNet or BN-Inception.
+    The prefix `cae-` takes any net, `drsa-` (`drsa3-` for three parts) a ResNet or BN-Inception.
     """
     return (*IMAGE_NETS, "imdb", "linear", "mlp-256-256", "cae-resnet20", "drsa-resnet20")
 
@@ -59,16 +57,16 @@ def build(
     generator: torch.Generator,
     dropout: float = 0.0,
 ) -> Net:
-    """The net of that name, on the CPU, with initial values drawn from `generator` alone.
+    """Build the net of that name on the CPU, with initial values drawn only from `generator`.
 
-    Torch's global random state is neither read nor changed: the net is laid out without memory first, and
-    filled afterwards. Equal generators give equal bytes.
+    Torch's global random state is neither read nor changed: the net is created on the meta device and filled
+    afterwards. Equal generators give equal bytes.
 
     Args:
         name: one of `names()`, e.g. "resnet44-projection", "bn-inception", "mlp-128-64".
         num_classes: C, 1 or more.
         in_features: numbers per example, for "linear", "mlp-..." and "imdb" (there 100 if not given); image
-            nets read three channels and take none.
+            nets read three channels and do not take it.
         generator: a CPU generator; advanced.
         dropout: probability of dropping a feature before the classifier, 0 <= dropout < 1.
 
@@ -78,10 +76,10 @@ def build(
     >>> build("resnet65", 10, generator=torch.Generator())
     Traceback (most recent call last):
         ...
-    ValueError: no net is called 'resnet65'; the nearest names are resnet56, resnet50, resnet44
+    ValueError: no net is named 'resnet65'; the nearest names are resnet56, resnet50, resnet44
 
     Raises:
-        MemoryError: there is no room for such a net.
+        MemoryError: the net does not fit in memory.
     """
     if num_classes < 1:
         raise ValueError(f"num_classes must be 1 or more, not {num_classes}")
@@ -91,18 +89,18 @@ def build(
         with torch.device("meta"):
             net = _layout(name, num_classes, in_features, dropout)
         net.to_empty(device="cpu")
-    except RuntimeError as error:  # torch's for a size that it cannot allocate, or not even count
+    except RuntimeError as error:  # torch's error for a size that it cannot allocate or count
         raise MemoryError(f"net {name!r} is too large") from error
     net.initialise(generator)
     return net
 
 
 def check_reads(net: Net, name: str, shape: tuple[int, ...]) -> None:
-    """Refuse inputs that a net cannot read, by letting it read one of zeros.
+    """Raise ValueError if a net cannot read inputs of this shape, which is tested with zeros.
 
     Args:
-        net: on its device; left as it is.
-        name: what it is called.
+        net: on its device; unchanged afterwards.
+        name: its name, for the message.
         shape: of one input, (C, H, W) or (F,).
 
     >>> net = build("cifarnet", 10, generator=torch.Generator())
@@ -116,19 +114,19 @@ def check_reads(net: Net, name: str, shape: tuple[int, ...]) -> None:
         return
     if len(shape) != 3:
         raise error
-    told = f"net {name!r} cannot read images of {'x'.join(map(str, shape))} (channels x height x width)"
+    problem = f"net {name!r} cannot read images of {'x'.join(map(str, shape))} (channels x height x width)"
     if shape[0] != 3:
-        raise ValueError(f"{told}; expected 3 channels") from error
+        raise ValueError(f"{problem}; expected 3 channels") from error
     read = [f"3x{side}x{side}" for side in SIDES if _refusal(net, (3, side, side)) is None]
     why = f"; it can read {', '.join(read)}" if read else f": {str(error).partition(chr(10))[0]}"
-    raise ValueError(f"{told}{why}") from error
+    raise ValueError(f"{problem}{why}") from error
 
 
 @torch.no_grad()
 def _refusal(net: Net, shape: tuple[int, ...]) -> RuntimeError | None:
-    """What torch says against an input of that shape, running out of memory apart, which is another story."""
-    was_training, was_trying = net.training, torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = False  # not worth a trial of algorithms
+    """Return torch's error for an input of that shape, or None; running out of memory is raised instead."""
+    was_training, was_benchmark = net.training, torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False  # not worth trying algorithms
     try:
         net.eval()(torch.zeros(1, *shape, device=net.classifier.weight.device))
     except torch.OutOfMemoryError:
@@ -137,7 +135,7 @@ def _refusal(net: Net, shape: tuple[int, ...]) -> RuntimeError | None:
         return error
     finally:
         net.train(was_training)
-        torch.backends.cudnn.benchmark = was_trying
+        torch.backends.cudnn.benchmark = was_benchmark
     return None
 
 
@@ -157,7 +155,7 @@ def _layout(name: str, num_classes: int, in_features: int | None, dropout: float
     if name != "linear" and not re.fullmatch(r"mlp(-[1-9]\d*)+", name):
         near = difflib.get_close_matches(name, names(), n=3, cutoff=0.0)
         widths = " (mlp-<width>[-<width>...]: any hidden widths from 1)" if "mlp-256-256" in near else ""
-        raise ValueError(f"no net is called {name!r}; the nearest names are {', '.join(near)}{widths}")
+        raise ValueError(f"no net is named {name!r}; the nearest names are {', '.join(near)}{widths}")
     if in_features is None or in_features < 1:
         raise ValueError(f"net {name!r} reads feature vectors and needs in_features, not {in_features}")
     hidden = [int(width) for width in name.split("-")[1:]]

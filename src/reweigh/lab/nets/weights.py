@@ -16,42 +16,42 @@ from reweigh.errors import DataError
 from reweigh.lab.nets.net import Net
 
 COUNTER = "num_batches_tracked"
-"""A buffer that batch norm gained after many published files were written; it may be absent."""
+"""A buffer of batch norm that older weight files lack."""
 
 
 def load_weights(net: Net, path: str | os.PathLike[str], *, replace_classifier: bool = False) -> None:
-    """Copy the weights of a file into `net`; names and shapes must agree, or nothing is changed.
+    """Load the weights of a file into `net`; if names or shapes differ, nothing is changed.
 
-    A classifier called `last_linear` in the file is read as `fc`.
+    A classifier named `last_linear` in the file is loaded as `fc`.
 
     Args:
         net: filled in place.
         path: a `.safetensors` file, or a state dict saved by torch (plain, or under the key `state_dict`).
-        replace_classifier: keep the net's own classifier where the file's has another number of classes or is
-            absent.
+        replace_classifier: keep the net's own classifier where the file has none, or one with another number of
+            classes.
 
     Raises:
         DataError: the file is missing or unreadable, or names or shapes differ (all are listed).
     """
     path = Path(path)
-    given = {_own_name(name): tensor for name, tensor in read_weights(path).items()}
-    wanted = net.state_dict()
-    classes = given["fc.weight"].shape[0] if "fc.weight" in given else None
+    loaded = {_own_name(name): tensor for name, tensor in read_weights(path).items()}
+    expected = net.state_dict()
+    classes = loaded["fc.weight"].shape[0] if "fc.weight" in loaded else None
     if replace_classifier and classes != net.classifier.out_features:
-        given |= {name: tensor for name, tensor in wanted.items() if name.startswith("fc.")}
-    for name, tensor in wanted.items():
+        loaded |= {name: tensor for name, tensor in expected.items() if name.startswith("fc.")}
+    for name, tensor in expected.items():
         if name.endswith(COUNTER):
-            given.setdefault(name, torch.zeros_like(tensor))
+            loaded.setdefault(name, torch.zeros_like(tensor))
 
     problems = [
-        *_listed("missing", (name for name in wanted if name not in given)),
-        *_listed("unexpected", (name for name in given if name not in wanted)),
+        *_listed("missing", (name for name in expected if name not in loaded)),
+        *_listed("unexpected", (name for name in loaded if name not in expected)),
         *_listed(
             "of another shape",
             (
-                f"{name} {tuple(given[name].shape)} for {tuple(tensor.shape)}"
-                for name, tensor in wanted.items()
-                if name in given and given[name].shape != tensor.shape
+                f"{name} {tuple(loaded[name].shape)} for {tuple(tensor.shape)}"
+                for name, tensor in expected.items()
+                if name in loaded and loaded[name].shape != tensor.shape
             ),
         ),
     ]
@@ -63,13 +63,13 @@ def load_weights(net: Net, path: str | os.PathLike[str], *, replace_classifier: 
                 "replace_classifier=True keeps the net's own classifier)"
             )
         raise DataError(f"{path} does not fit {type(net).__name__}: {'; '.join(problems)}{hint}")
-    net.load_state_dict(given)
+    net.load_state_dict(loaded)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Name -> tensor on the CPU, read without executing anything the file may hold."""
+    """Read name -> tensor on the CPU, without executing code from the file."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file; weights are read from a local file, never fetched")
+        raise DataError(f"{path}: no such file; weights must be in a local file")
     content: object
     try:
         if path.suffix == ".safetensors":

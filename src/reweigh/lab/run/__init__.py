@@ -1,4 +1,4 @@
-"""execute(Run): from a frozen description to a trained model and a record that can be trusted."""
+"""Execute runs: from a `Run` to a trained model and its record."""
 
 from reweigh.lab.run.execute import Interrupted, Update, execute
 from reweigh.lab.run.jobs import Outcome, execute_many

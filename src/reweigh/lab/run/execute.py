@@ -1,12 +1,12 @@
-"""execute(Run): the only place that assembles the parts."""
+"""Execute a run: set up, train, evaluate, write."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,40 +15,50 @@ from torch import Tensor
 
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import TEST
+from reweigh.lab.methods.protocol import Method
 from reweigh.lab.nets.registry import check_reads
 from reweigh.lab.record import Record, environment, read_rows, summarise
 from reweigh.lab.record.files import make_folder
-from reweigh.lab.run.evaluation import Evaluation
 from reweigh.lab.run.machine import autocast_of, device_of, machine
 from reweigh.lab.run.material import Material, gather
-from reweigh.lab.run.outcome import finish, has_diverged, header_of, result_of
-from reweigh.lab.run.parts import check_augments, epoch_of, input_shape, method_of, net_of, parts_of, rate_of
-from reweigh.lab.run.standing import Standing
+from reweigh.lab.run.outcome import Best, finish, finite, has_diverged, header_of, result_of
+from reweigh.lab.run.parts import Parts, check_augments, epoch_of, input_shape, net_of, objective_of, parts_of, rate_of
 from reweigh.lab.spec import Run
-from reweigh.lab.train.captured import Captured, Speed, fastest, looking, on_stream, usable
-from reweigh.lab.train.distributed import Ranks, joined, sharing
-from reweigh.lab.train.evaluate import Waiting, at_once
-from reweigh.lab.train.loop import Eager, has_dropout, train
-from reweigh.lab.train.optimisers import build_optimiser
+from reweigh.lab.train import checkpoint
+from reweigh.lab.train.captured import (
+    CapturedStep,
+    Evaluate,
+    Speed,
+    make_evaluator,
+    make_step,
+    own_stream,
+    usable_speed,
+)
+from reweigh.lab.train.distributed import Ranks, gradient_averaging, join_ranks
+from reweigh.lab.train.evaluate import holdout_row, training_row
+from reweigh.lab.train.optimisers import build_optimiser, restore
+from reweigh.lab.train.step import EXCLUSIVE, EagerStep, has_dropout
 from reweigh.lab.train.supervisor import heartbeat
+
+_GATHERING = threading.Lock()  # the memory for loading one data set must do for all runs of a process
 
 
 class Interrupted(Exception):  # noqa: N818  (it is no error)
-    """A run was asked to stop: its checkpoint is written, and executing it again goes on from there."""
+    """A run was stopped on request, after writing a checkpoint; executing it again resumes it."""
 
     def __init__(self, folder: Path, step: int) -> None:
-        super().__init__(f"stopped at iteration {step}; run it again to go on: {folder}")
+        super().__init__(f"stopped at iteration {step}; run it again to resume: {folder}")
         self.folder, self.step = folder, step
 
     def __reduce__(self) -> tuple[type[Interrupted], tuple[Path, int]]:
-        return Interrupted, (self.folder, self.step)  # so that it can come from another process
+        return Interrupted, (self.folder, self.step)  # so that another process can send it
 
 
 @dataclass(frozen=True)
 class Update:
-    """What a watcher is told: after every iteration where the run stands, at evaluations a row, seldom a note.
+    """The progress of a run: one for every iteration, with a row after an evaluation, and rarely with a note.
 
-    `holdout` says what the row's test columns were measured on, as in `reweigh.lab.data.dataset.Dataset`.
+    `holdout` names what the row's test columns were measured on, as in `reweigh.lab.data.dataset.Dataset`.
     """
 
     step: int
@@ -56,6 +66,64 @@ class Update:
     row: dict[str, Any] | None = None
     note: str | None = None
     holdout: str = TEST
+
+
+@dataclass
+class TrainState:
+    """Everything a checkpoint holds; a run that continues from a saved state gives identical results.
+
+    Attributes:
+        method: what is trained, with its own state.
+        optimiser: over `method.trainable`.
+        step: completed iterations.
+        loss: the sum of training losses since the last row, or None.
+        losses: how many losses are in that sum.
+        best: the best net so far.
+    """
+
+    method: Method
+    optimiser: torch.optim.Optimizer
+    step: int = 0
+    loss: Tensor | None = None
+    losses: int = 0
+    best: Best = field(default_factory=Best)
+
+    def advance(self, loss: Tensor) -> None:
+        """Count an iteration and its loss."""
+        self.step += 1
+        # cloned, because a captured step writes every loss to the same memory
+        self.loss = loss.detach().clone() if self.loss is None else self.loss + loss.detach()
+        self.losses += 1
+
+    def mean_loss(self) -> float:
+        """Return the mean training loss since the last call."""
+        mean = float("nan") if self.loss is None else float(self.loss) / self.losses
+        self.loss, self.losses = None, 0
+        return mean
+
+    def save(self, path: Path) -> None:
+        """Write the checkpoint at `path`."""
+        state = {
+            "progress": {"step": self.step, "loss": self.loss, "seen": self.losses},
+            "net": self.method.trainable.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "method": self.method.state_dict(),
+            "best": vars(self.best),
+        }
+        checkpoint.save(path, state)
+
+    def load(self, path: Path, device: torch.device) -> str | None:
+        """Load the checkpoint at `path` and return a note for the user, or None if there is no checkpoint."""
+        loaded = checkpoint.load(path, map_location=device)
+        if loaded is None:
+            return None
+        progress = loaded.state["progress"]
+        self.step, self.loss, self.losses = progress["step"], progress["loss"], progress["seen"]
+        self.method.trainable.load_state_dict(loaded.state["net"])
+        restore(self.optimiser, loaded.state["optimiser"])
+        self.method.load_state_dict(loaded.state["method"])
+        self.best = Best(**loaded.state["best"])
+        return loaded.note or f"resuming at iteration {self.step}"
 
 
 def execute(
@@ -66,164 +134,164 @@ def execute(
     should_stop: Callable[[], bool] = lambda: False,
     speed: Speed | None = None,
 ) -> Path:
-    """Carry a run out, or on from its last checkpoint; a finished one is returned as it is.
+    """Execute a run, or resume it from its last checkpoint; a finished run is returned as it is.
 
     Started by torchrun, the processes share the run: each takes its part of every batch, and the first one writes.
 
     Args:
-        run: what to do.
-        root: where run folders lie; this one's is `root / run.folder_name()`.
-        watch: told of progress.
-        should_stop: asked after every iteration; True writes a checkpoint and raises `Interrupted`.
+        run: the run.
+        root: directory of run folders; this run's folder is `root / run.folder_name()`.
+        watch: called with every update.
+        should_stop: called after every iteration; True writes a checkpoint and raises `Interrupted`.
         speed: how a GPU is used.
 
     Returns:
-        the run's folder, with run.json, rows.jsonl, model/ and result.json.
+        The run's folder, with run.json, rows.jsonl, model/ and result.json.
     """
     if not isinstance(run, Run):
         raise TypeError(f"run must be a reweigh.Run, got a {type(run).__name__}: Run.from_mapping reads a dict")
-    with machine(run), joined(device_of(run)) as ranks, on_stream(device_of(run)):
-        for update in updates(run, root, should_stop=should_stop, speed=speed or Speed(), ranks=ranks):
-            if update is not None:
-                watch(update)
-    return folder_of(run, root)
+    with machine(run), join_ranks(device_of(run)) as ranks, own_stream(device_of(run)):
+        return train_run(run, root, watch=watch, should_stop=should_stop, speed=speed or Speed(), ranks=ranks)
 
 
 def folder_of(run: Run, root: Path) -> Path:
-    """Where a run lies."""
+    """Return the folder of a run."""
     return Path(root) / run.folder_name()
 
 
-def updates(
+def train_run(
     run: Run,
     root: Path,
     *,
-    should_stop: Callable[[], bool],
-    speed: Speed,
-    ranks: Ranks | None = None,
-    gathered: Callable[[], Material] | None = None,
-) -> Generator[Update | None]:
-    """`execute` as an iterator, one update for each iteration, so that runs can take turns.
-
-    None comes where there is nothing to tell, but another run could go on: between the batches of an evaluation. The
-    caller sets torch's switches (`machine`) and the stream, and may have the material gathered ahead.
-    """
-    ranks, folder = ranks or Ranks(), folder_of(run, root)
-    if (folder / "result.json").exists():
-        if (problem := summarise(folder).problem) is not None:
-            raise DataError(problem)
-        return
-    device = ranks.device(device_of(run))
-    speed = speed.for_run(run, device)
-    material = gather(run) if gathered is None else gathered()
-    with ExitStack() as stack:
-
-        def open_record(used: Speed) -> Record | None:
-            if not ranks.first:
-                return None
-            make_folder(folder)
-            settings = environment(str(device)) | used.described() | {"processes": ranks.size}
-            return stack.enter_context(Record(folder, header_of(run, material), settings))
-
-        yield from _carry_out(run, material, device, folder, open_record, should_stop, speed, ranks)
-
-
-def _carry_out(
-    run: Run,
-    material: Material,
-    device: torch.device,
-    folder: Path,
-    open_record: Callable[[Speed], Record | None],
+    watch: Callable[[Update], None],
     should_stop: Callable[[], bool],
     speed: Speed,
     ranks: Ranks,
-) -> Iterator[Update | None]:
+) -> Path:
+    """`execute`, in a process whose switches (`machine`), process group and CUDA stream are set."""
+    folder = folder_of(run, root)
+    if (folder / "result.json").exists():
+        if (problem := summarise(folder).problem) is not None:
+            raise DataError(problem)
+        return folder
+
+    # Set up. The folder is made last, so that a run with invalid settings leaves none.
+    device = ranks.device(device_of(run))
+    with _GATHERING:
+        material = gather(run)
     parts = parts_of(run, material, device, ranks)
-    net = net_of(run, material, device)
-    check_reads(net, run.net, input_shape(material))
-    if not (folder / "run.json").exists():  # what was begun so when it was passed over in silence may go on
-        check_augments(run, material)
-    taught = method_of(run, material, parts.train, parts.trusted, net, ranks)
-    method = taught.method
-    standing = Standing(method, build_optimiser(method.trainable, run))
-    progress, rate, beat, started = standing.progress, rate_of(run), heartbeat(), time.perf_counter()
-    eager = Eager(
+    with EXCLUSIVE:
+        net = net_of(run, material, device)
+        check_reads(net, run.net, input_shape(material))
+        if not (folder / "run.json").exists():  # earlier versions started such runs, and these may finish
+            check_augments(run, material)
+        objective = objective_of(run, material, parts.train, parts.trusted, net, ranks)
+    method, learning_rate = objective.method, rate_of(run)
+    state = TrainState(method, build_optimiser(method.trainable, run))
+    eager = EagerStep(
         method,
         parts.train,
-        standing.optimiser,
+        state.optimiser,
         total=run.iterations,
-        learning_rate=rate,
+        learning_rate=learning_rate,
         autocast=autocast_of(run, device),
         caffe_momentum=run.caffe_momentum,
         dropout_seed=ranks.seed(run.seed) if has_dropout(method.trainable) else None,
-        set_parameters=taught.set_parameters,
-        share=sharing(method.trainable.parameters(), ranks) if ranks.size > 1 else Tensor.detach,
+        set_parameters=objective.set_parameters,
+        average=gradient_averaging(method.trainable.parameters(), ranks) if ranks.size > 1 else Tensor.detach,
     )
-    # not before all words of the run were understood: a wrong one leaves no folder behind
-    record = open_record(usable(eager, speed, taught.obstacle)[0])
-    path = folder / "checkpoint.pt"
-    if (note := standing.load(path, device)) is not None:
-        yield Update(progress.step, run.iterations, note=note)
-    ranks.agree(progress.step, "a checkpoint of iteration")  # also: none writes the next before all have read this
-    if record is not None:
-        due = [step for step in range(1, progress.step + 1) if _is_evaluated(run, step)]  # the best may be among them
-        record.rewind(progress.step if note is not None else -1, due)
-    size = 1024 if material.train.kind != "files" else 128
-    see = looking(speed, eager.autocast, size, lambda: beat(progress.step))
-    evaluation = Evaluation(run, material, parts, method, see)
-    iteration, told = fastest(eager, speed, taught.obstacle)
-    if told is not None:
-        yield Update(progress.step, run.iterations, note=told)
-    rows = train(
-        iteration,
-        method,
-        progress,
-        total=run.iterations,
-        epoch=epoch_of(run, material),
-        learning_rate=rate,
-        evaluate=_nothing if record is None else evaluation.row,
-        is_evaluated=partial(_is_evaluated, run),
-    )
-    lost = False
-    for row in rows:
-        if isinstance(row, Waiting):  # without a heartbeat: a device that hangs must be noticed
-            yield None
-            continue
-        step = progress.step
-        beat(step)
-        is_row = row is not None
-        if row is not None and record is not None:
-            row = evaluation.write(row, record)
-            standing.best.consider(row, method.predictor.state_dict())
-        note = iteration.note if isinstance(iteration, Captured) else told
-        holdout = material.dataset.holdout
-        yield Update(step, run.iterations, row=row or None, note=None if note == told else note, holdout=holdout)
-        told = note
-        if row and has_diverged(row) and not lost:
-            lost = True
-            why = f"training diverged: loss or outputs are not finite at iteration {step}; try a smaller lr"
-            yield Update(step, run.iterations, note=why)
-        # ranks ask each other seldom where the question would make a GPU wait
-        asked = ranks.size == 1 or device.type != "cuda" or is_row or step % 16 == 0
-        stopping = asked and ranks.any(should_stop())
-        is_paused = run.checkpoint_every is not None and step % run.checkpoint_every == 0
-        if record is not None and (is_row or is_paused or stopping):
-            standing.save(path)
-        if stopping and step < run.iterations:
-            raise Interrupted(folder, step)
-    if record is not None:
-        seen = at_once(evaluation.of(parts.test)) if parts.test is not None else None
-        seconds = round(time.perf_counter() - started, 3)
-        result = result_of(run, material, read_rows(folder), standing.best, seen) | {"seconds": seconds}
-        finish(run, material, method.predictor, standing.best, result, record)
-    ranks.any(False)  # no rank returns before the result is there
+    speed, speed_note = usable_speed(eager, speed.for_run(run, device), objective.obstacle)
+    started, beat, epoch = time.perf_counter(), heartbeat(), epoch_of(run, material)
+    chunk = 128 if material.train.kind == "files" else 1024
+    evaluate = make_evaluator(speed, eager.autocast, chunk, lambda: beat(state.step))
+
+    with _open_record(run, material, folder, device, speed, ranks) as record:
+        # Resume.
+        path = folder / "checkpoint.pt"
+        resume_note = state.load(path, device)
+        if resume_note is not None:
+            watch(Update(state.step, run.iterations, note=resume_note))
+        ranks.agree(state.step, "a checkpoint of iteration")  # so no rank overwrites it before all have read it
+        if record is not None:
+            due = [step for step in range(1, state.step + 1) if _is_evaluated(run, step)]
+            record.rewind(state.step if resume_note is not None else -1, due)
+        train_step = make_step(eager, speed)
+        if speed_note is not None:
+            watch(Update(state.step, run.iterations, note=speed_note))
+
+        # Train.
+        diverged = False
+        method.trainable.train()
+        while state.step < run.iterations:
+            rate = learning_rate(state.step)
+            state.advance(train_step(state.step))
+            step = state.step
+            if step % epoch == 0:
+                with EXCLUSIVE:
+                    method.epoch_end(step // epoch - 1)
+
+            row, is_due = None, _is_evaluated(run, step)
+            if is_due and record is not None:
+                row = _evaluate_parts(run, material, parts, state, rate, evaluate, record)
+                state.best.consider(row, method.predictor.state_dict())
+            beat(step)
+
+            note = None
+            if isinstance(train_step, CapturedStep) and train_step.note != speed_note:
+                note = speed_note = train_step.note  # capturing failed meanwhile
+            watch(Update(step, run.iterations, row=row, note=note, holdout=material.dataset.holdout))
+            if row is not None and has_diverged(row) and not diverged:
+                diverged = True
+                why = f"training diverged: loss or outputs are not finite at iteration {step}; try a smaller lr"
+                watch(Update(step, run.iterations, note=why))
+
+            # with several ranks the question makes a GPU wait, so it is asked less often
+            asks = ranks.size == 1 or device.type != "cuda" or is_due or step % 16 == 0
+            stops = asks and ranks.any(should_stop())
+            pauses = run.checkpoint_every is not None and step % run.checkpoint_every == 0
+            if record is not None and (is_due or pauses or stops):
+                state.save(path)
+            if stops and step < run.iterations:
+                raise Interrupted(folder, step)
+
+        # Finish.
+        if record is not None:
+            test = None if parts.test is None else evaluate(method.predictor, parts.test)
+            seconds = round(time.perf_counter() - started, 3)
+            result = result_of(run, material, read_rows(folder), state.best, test) | {"seconds": seconds}
+            finish(run, material, method.predictor, state.best, result, record)
+        ranks.any(False)  # so that no rank returns before the result is written
+    return folder
 
 
 def _is_evaluated(run: Run, step: int) -> bool:
     return step % run.evaluate_every == 0 or step == run.iterations
 
 
-def _nothing(step: int) -> Generator[Waiting, None, dict[str, Any]]:
-    """The evaluation of a rank that does not write."""
-    yield from ()
-    return {}
+def _open_record(
+    run: Run, material: Material, folder: Path, device: torch.device, speed: Speed, ranks: Ranks
+) -> AbstractContextManager[Record | None]:
+    """Open the record of the run; None on all ranks but the first, which alone writes."""
+    if not ranks.first:
+        return nullcontext()
+    make_folder(folder)
+    settings = environment(str(device)) | speed.described() | {"processes": ranks.size}
+    return Record(folder, header_of(run, material), settings)
+
+
+def _evaluate_parts(
+    run: Run, material: Material, parts: Parts, state: TrainState, rate: float, evaluate: Evaluate, record: Record
+) -> dict[str, Any]:
+    """Evaluate the training part and all held-out parts, append the row to the record and return it."""
+    method, step = state.method, state.step
+    train = evaluate(method.predictor, parts.train, lambda z, y, i: method.weights(z, y, i, step - 1))
+    given = torch.from_numpy(material.train.labels.copy())
+    clean = None if material.clean is None else torch.from_numpy(material.clean.copy())
+    row = training_row(train, given, clean, material.dataset.num_classes)
+    for name, part in (("test", parts.test), ("validation", parts.validation)):
+        if part is not None:
+            row |= holdout_row(evaluate(method.predictor, part), part.labels.cpu(), name)
+    row = finite({"step": step, "lr": rate, "loss": state.mean_loss()} | row)
+    p, margins, rivals = train.p.numpy(), train.margin.numpy(), train.rival.numpy()
+    record.append(row, p if run.record_p else None, (margins, rivals) if run.record_margins else None)
+    return row

@@ -1,7 +1,7 @@
-"""Many runs, several at a time: as processes on the CPU, on streams of their own in one process on a GPU.
+"""Several runs at a time: as processes on the CPU, as threads with a CUDA stream each on a GPU.
 
-Each run does what it would do alone, bit for bit where its kernels are deterministic and it is not compiled. One that
-fails does not stop the others; a request to stop reaches all, and each writes its checkpoint.
+Each run gives the results it would give alone, bit for bit where its kernels are deterministic and it is not compiled.
+A run that fails does not stop the others; a request to stop reaches all, and each writes its checkpoint.
 """
 
 from __future__ import annotations
@@ -9,27 +9,32 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
+import threading
 import time
 import traceback
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_futures
+from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import torch
 
 from reweigh.errors import DataWarning, show_warnings
-from reweigh.lab.run.ahead import Ahead
-from reweigh.lab.run.execute import Interrupted, Update, execute, folder_of, updates
+from reweigh.lab.run.execute import Interrupted, Update, execute, folder_of, train_run
 from reweigh.lab.run.machine import device_of, machine, switches_of
 from reweigh.lab.spec import Run
 from reweigh.lab.train.captured import Speed
+from reweigh.lab.train.distributed import Ranks
 
-SELDOM = 0.1  # seconds between updates from a process that tell only how far it is
-MOMENT = 1e-4  # seconds to leave to others while all runs wait for the device
+UPDATE_INTERVAL = 0.1  # seconds between updates of a thread or process that have neither row nor note
+POLL_INTERVAL = 0.05  # seconds between two calls of `should_stop` where no update comes
 
 
 class Outcome(NamedTuple):
@@ -52,18 +57,18 @@ def execute_many(
     should_stop: Callable[[], bool] = lambda: False,
     speed: Speed | None = None,
 ) -> list[Outcome]:
-    """Carry all runs out, `jobs` at a time; the outcomes are in the order of the runs.
+    """Execute runs, `jobs` at a time, and return their outcomes in the same order.
 
-    On the CPU runs that go side by side are processes with as many threads as this one has, because their number can
-    decide the last bit of a sum; call `torch.set_num_threads(1)` first where that oversubscribes the machine. As always
-    with processes in Python, a script must call this under `if __name__ == "__main__":`.
+    On the CPU, runs at the same time are processes with as many threads as this one has, because the number of threads
+    can change the last bit of a sum; call `torch.set_num_threads(1)` first where that oversubscribes the machine. As
+    always with processes in Python, a script must call this under `if __name__ == "__main__":`.
 
     Args:
-        runs: what to do; no two may be the same.
-        root: where run folders lie.
-        jobs: how many at a time.
-        watch: told the number of the run and its progress.
-        should_stop: asked all the time; True ends every run after its iteration, with a checkpoint.
+        runs: the runs; they must differ.
+        root: directory of run folders.
+        jobs: how many run at a time.
+        watch: called in this thread with the number of a run and its update.
+        should_stop: called in this thread again and again; True ends every run after its iteration, with a checkpoint.
         speed: how a GPU is used.
     """
     if jobs < 1:
@@ -71,92 +76,93 @@ def execute_many(
     names = [run.folder_name() for run in runs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"runs must differ; {twice} is there twice")
-    outcomes: dict[int, Outcome] = {}
-    groups: dict[Any, list[int]] = {}
-    for number, run in enumerate(runs):
+        raise ValueError(f"runs must differ, but {twice} is given twice")
+    numbered, speed = dict(enumerate(runs)), speed or Speed()
+    if jobs == 1:
+        outcomes = run_in_sequence(numbered, root, watch, should_stop, speed)
+        return [outcomes[number] for number in numbered]
+    groups: dict[Any, dict[int, Run]] = {}
+    for number, run in numbered.items():
         device = device_of(run)
-        here = device.type == "cuda" or jobs == 1
-        alike = (str(device), switches_of(run)) if here else "processes"
-        groups.setdefault(alike, []).append(number)
-    for alike, numbers in groups.items():
-        chosen = {number: runs[number] for number in numbers}
-        if alike == "processes":
-            outcomes |= as_processes(chosen, root, jobs, watch, should_stop)
+        key = (str(device), switches_of(run)) if device.type == "cuda" else "processes"
+        groups.setdefault(key, {})[number] = run
+    outcomes = {}
+    for key, group in groups.items():
+        if key == "processes":
+            outcomes |= run_in_processes(group, root, jobs, watch, should_stop)
         else:
-            outcomes |= in_turns(chosen, root, jobs, watch, should_stop, speed or Speed())
-    return [outcomes[number] for number in range(len(runs))]
+            outcomes |= run_in_threads(group, root, jobs, watch, should_stop, speed)
+    return [outcomes[number] for number in numbered]
 
 
-def in_turns(
+def run_in_sequence(
+    runs: dict[int, Run], root: Path, watch: Watch, should_stop: Callable[[], bool], speed: Speed
+) -> dict[int, Outcome]:
+    """Execute runs one after another in this thread."""
+    speeds, outcomes = _speeds(runs, speed), dict[int, Outcome]()
+    for number, run in runs.items():
+        if should_stop():
+            outcomes[number] = _not_started(run, root)
+            continue
+        job = partial(execute, run, root, watch=partial(watch, number), should_stop=should_stop, speed=speeds[number])
+        outcomes[number] = run_one(run, root, job)
+    return outcomes
+
+
+def run_in_threads(
     runs: dict[int, Run], root: Path, jobs: int, watch: Watch, should_stop: Callable[[], bool], speed: Speed
 ) -> dict[int, Outcome]:
-    """Runs that ask the same of the process, one iteration each in turn, every one on a stream of its own.
+    """Execute runs of one device and the same switches in threads, on a GPU each with a CUDA stream of its own.
 
-    The host only launches; what is launched for different runs overlaps on the device. What is compiled for a net
-    in one precision serves all runs of it. For a GPU the material of the runs at hand and of the next one is gathered
-    by a thread.
+    Threads take turns where they run a net eagerly (`reweigh.lab.train.step.EXCLUSIVE`). Graph replays, which are most
+    of the work on a GPU, release the interpreter lock and overlap on the device. Signals arrive in this thread, which
+    does nothing but pass on updates and requests to stop.
     """
-    images = Counter[tuple[str, str]]()
-    for run in runs.values():
-        images[run.net, run.precision] += run.iterations * run.batch_size
-    waiting, outcomes = deque(runs), dict[int, Outcome]()
-    active: dict[int, tuple[Generator[Update | None], Callable[[], AbstractContextManager[Any]]]] = {}
-    first = runs[waiting[0]]
-    with machine(first), Ahead(root) as ahead:
-        on_gpu = device_of(first).type == "cuda"
+    first = next(iter(runs.values()))
+    device, speeds = device_of(first), _speeds(runs, speed)
+    stop, updates = threading.Event(), SimpleQueue[tuple[int, Update]]()
+    streams = deque[Any]()
+    if device.type == "cuda":
+        streams.extend(torch.cuda.Stream(device) for _ in range(jobs))  # type: ignore[no-untyped-call]  # torch's
+
+    def use_stream() -> None:
+        if streams:
+            torch.cuda.set_stream(streams.popleft())  # of this thread alone; also makes its device the current one
+
+    def job(number: int) -> Outcome:
+        run = runs[number]
+        if stop.is_set():
+            return _not_started(run, root)
+        send = _Throttled(lambda update: updates.put((number, update)))
+        train = partial(train_run, run, root, watch=send, should_stop=stop.is_set, speed=speeds[number], ranks=Ranks())
+        return run_one(run, root, train)
+
+    with machine(first), ThreadPoolExecutor(jobs, initializer=use_stream) as pool:
         try:
-            while waiting or active:
+            futures = {number: pool.submit(job, number) for number in runs}
+            running = set(futures.values())
+            while running:
                 if should_stop():
-                    outcomes |= _not_begun(runs, waiting, root)
-                while waiting and len(active) < jobs:
-                    number = waiting.popleft()
-                    run = runs[number]
-                    how = speed.for_run(run, device_of(run), images[run.net, run.precision])
-                    gathered = ahead.material(run) if on_gpu else None
-                    turns = updates(run, root, should_stop=should_stop, speed=how, gathered=gathered)
-                    active[number] = turns, _stream(device_of(first))
-                if waiting and on_gpu:
-                    ahead.begin(runs[waiting[0]])
-                is_idle = len(active) > 0
-                for number, (turns, stream) in list(active.items()):
-                    with stream():
-                        told = _turn(runs[number], root, turns)
-                    is_idle = is_idle and told is None
-                    if isinstance(told, Update):
-                        watch(number, told)
-                    elif told is not None:
-                        outcomes[number] = told
-                        del active[number]
-                if is_idle and on_gpu:
-                    time.sleep(MOMENT)
+                    stop.set()
+                running = wait_for_futures(running, timeout=POLL_INTERVAL).not_done
+                while not updates.empty():
+                    watch(*updates.get())
         finally:
-            for turns, _ in active.values():
-                turns.close()
-    return outcomes
+            stop.set()  # whatever was raised here, such as KeyboardInterrupt, the threads end with a checkpoint
+    return {number: future.result() for number, future in futures.items()}
 
 
-def _not_begun(runs: dict[int, Run], waiting: deque[int], root: Path) -> dict[int, Outcome]:
-    """The outcomes of runs whose turn has not come when all are asked to stop; none is waiting afterwards."""
-    outcomes = {}
-    while waiting:
-        number = waiting.popleft()
-        folder = folder_of(runs[number], root)
-        outcomes[number] = Outcome(runs[number], folder, Interrupted(folder, 0))
-    return outcomes
-
-
-def _turn(run: Run, root: Path, turns: Iterator[Update | None]) -> Update | Outcome | None:
+def run_one(run: Run, root: Path, job: Callable[[], object]) -> Outcome:
+    """Call `job`, which executes the run, and return its outcome instead of raising what ended it."""
     try:
-        return next(turns)
-    except StopIteration:
-        return Outcome(run, folder_of(run, root), None)
-    except Exception as error:  # whatever ended this run, the others go on
-        return Outcome(run, folder_of(run, root), let_go(error))
+        job()
+    except Exception as error:
+        return Outcome(run, folder_of(run, root), release_frames(error))
+    return Outcome(run, folder_of(run, root), None)
 
 
-def let_go(error: Exception) -> Exception:
-    """The error, without the nets and data that its traceback holds: the memory is wanted by runs that come after."""
+def release_frames(error: Exception) -> Exception:
+    """Return the error without the nets and data that its traceback holds: later runs need the memory."""
     link: BaseException | None = error
     while link is not None:
         traceback.clear_frames(link.__traceback__)
@@ -164,19 +170,38 @@ def let_go(error: Exception) -> Exception:
     return error
 
 
-def _stream(device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
-    if device.type != "cuda":
-        return nullcontext
-    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
-    return lambda: torch.cuda.stream(stream)
+def _speeds(runs: dict[int, Run], speed: Speed) -> dict[int, Speed]:
+    """Decide how each run uses its GPU; the runs of one net and precision share what is compiled."""
+    images = Counter[tuple[str, str]]()
+    for run in runs.values():
+        images[run.net, run.precision] += run.iterations * run.batch_size
+    return {n: speed.for_run(run, device_of(run), images[run.net, run.precision]) for n, run in runs.items()}
 
 
-def as_processes(
+def _not_started(run: Run, root: Path) -> Outcome:
+    folder = folder_of(run, root)
+    return Outcome(run, folder, Interrupted(folder, 0))
+
+
+class _Throttled:
+    """Passes on every update with a row or a note, and others at most once in `UPDATE_INTERVAL`."""
+
+    def __init__(self, send: Callable[[Update], None]) -> None:
+        self._send, self._last = send, -UPDATE_INTERVAL
+
+    def __call__(self, update: Update) -> None:
+        now = time.monotonic()
+        if update.row is not None or update.note is not None or now - self._last >= UPDATE_INTERVAL:
+            self._last = now
+            self._send(update)
+
+
+def run_in_processes(
     runs: dict[int, Run], root: Path, jobs: int, watch: Watch, should_stop: Callable[[], bool]
 ) -> dict[int, Outcome]:
-    """Every run in a process of its own."""
+    """Execute every run in a process of its own."""
     methods = multiprocessing.get_all_start_methods()
-    # forked from a server that has imported everything and started no thread, where there is such a thing
+    # a fork server has imported everything and started no thread
     context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if "forkserver" in methods:
         context.set_forkserver_preload([__name__])
@@ -186,7 +211,8 @@ def as_processes(
         while waiting or active:
             if should_stop():
                 stop.set()
-                outcomes |= _not_begun(runs, waiting, root)
+                outcomes |= {number: _not_started(runs[number], root) for number in waiting}
+                waiting.clear()
             while waiting and len(active) < jobs:
                 number = waiting.popleft()
                 here, there = context.Pipe(duplex=False)
@@ -195,71 +221,65 @@ def as_processes(
                 process.start()
                 there.close()
                 active[here] = number, process
-            ready: list[Any] = wait(list(active), timeout=0.05)
+            ready: list[Any] = wait(list(active), timeout=POLL_INTERVAL)
             for connection in ready:
                 number, process = active[connection]
                 try:
-                    told = connection.recv()
-                except (EOFError, OSError):  # it ended without a word, or within one: killed, or out of memory
+                    message = connection.recv()
+                except (EOFError, OSError):  # it ended without a message, or within one: killed, or out of memory
                     process.join()
-                    told = RuntimeError(_ended(process.exitcode))
-                if isinstance(told, Update):
-                    watch(number, told)
+                    message = RuntimeError(_exit_reason(process.exitcode))
+                if isinstance(message, Update):
+                    watch(number, message)
                     continue
-                if isinstance(told, DataWarning):  # one of many that say the same: this process knows how to say it
-                    warnings.warn(told, stacklevel=2)
+                if isinstance(message, DataWarning):
+                    warnings.warn(message, stacklevel=2)
                     continue
-                outcomes[number] = Outcome(runs[number], folder_of(runs[number], root), told)
+                outcomes[number] = Outcome(runs[number], folder_of(runs[number], root), message)
                 del active[connection]
                 connection.close()
                 process.join()
                 process.close()
     finally:
         for connection, (_, process) in active.items():
-            process.terminate()  # asks for a checkpoint, as SIGTERM always does
-            connection.close()  # one that waits to tell something would wait for ever
+            process.terminate()  # SIGTERM, at which it writes a checkpoint
+            connection.close()  # or it could block in sending
         for _, process in active.values():
             process.join()
     return outcomes
 
 
-def _ended(code: int) -> str:
-    """How a process ended that has told nothing; with code 1 Python itself gave up before the run began."""
+def _exit_reason(code: int) -> str:
+    """Say how a process ended that sent no outcome; with code 1 Python failed before the run began."""
     if code != 1:
         return f"its process ended with code {code}"
     return (
-        "its process ended with code 1 before the run began, for the reason printed above; a script that carries out "
+        "its process ended with code 1 before the run began, for the reason printed above; a script that executes "
         'several runs at a time must do so under `if __name__ == "__main__":`, because every process imports it'
     )
 
 
 def _process(run: Run, root: Path, parent: Connection, stop: Any, threads: int) -> None:
-    """What a process does: tell every update, and at the end the error or None."""
+    """Execute a run in a child process: send updates, and at the end the error or None."""
     torch.set_num_threads(threads)
-    terminated = [False]
+    terminated = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent passes it on
-    signal.signal(signal.SIGTERM, lambda number, frame: terminated.__setitem__(0, True))
-    last = 0.0
+    signal.signal(signal.SIGTERM, lambda number, frame: terminated.set())
 
-    def tell(update: Update) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if update.row is None and update.note is None and now - last < SELDOM:
-            return
-        last = now
+    def send(update: Update) -> None:
         try:
             parent.send(update)
-        except OSError:  # the parent is gone: stop as if asked to
-            terminated[0] = True
+        except OSError:  # the parent is gone
+            terminated.set()
 
-    def pass_on(warning: DataWarning) -> None:
+    def send_warning(warning: DataWarning) -> None:
         with suppress(OSError):
             parent.send(warning)
 
     error: Exception | None = None
     try:
-        with show_warnings(pass_on):
-            execute(run, root, watch=tell, should_stop=lambda: terminated[0] or stop.is_set())
+        with show_warnings(send_warning):
+            execute(run, root, watch=_Throttled(send), should_stop=lambda: terminated.is_set() or stop.is_set())
     except Exception as caught:
         error = caught
     with suppress(OSError):
@@ -268,7 +288,7 @@ def _process(run: Run, root: Path, parent: Connection, stop: Any, threads: int) 
 
 
 def _sendable(error: Exception | None) -> Exception | None:
-    """The error, or its text where it can't be sent to another process and be the same there."""
+    """Return the error, or its text where it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

@@ -1,4 +1,4 @@
-"""From the words of a `Run` to what is trained on: parts, labels, noise, normalisation."""
+"""Load the data of a `Run`: parts, labels, noise, normalisation."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from reweigh.noise import Corruption, corrupt, label_hash
 from reweigh.streams import numpy_generator
 
 FRAMES = ("frames", "background", "stranger", "identity")
-"""Noise of the frames of videos, which may change what is seen: see `reweigh.lab.retrieval.corrupt`."""
+"""Kinds of noise in the frames of videos, which may also change images: see `reweigh.lab.retrieval.corrupt`."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """What a run trains and tests on.
+    """The data on which a run trains and tests.
 
     Attributes:
-        dataset: as loaded, texts as vectors and images as its net reads them.
+        dataset: the data set, with texts as vectors and images as the net reads them.
         train: the training part with its given labels.
-        clean: its true labels, or None where they are not known: the labels in use are then all there is.
-        corruption: the noise, measured over the whole training part before any validation split.
-        validation: the held-out part, with clean or given labels as the run says, or None.
+        clean: its true labels, or None if unknown.
+        corruption: the noise, measured over the training part before any validation split.
+        validation: the held-out part, with true or given labels, or None.
         normalisation: measured on `train`.
-        data_hash: of the data set as it lies on disk.
-        rows: (N,), which rows of the data set's training part are in `train`; None where there is no data set.
+        data_hash: of the data set on disk.
+        rows: (N,), the rows of the data set's training part that are in `train`; None without a data set.
     """
 
     dataset: Dataset
@@ -54,17 +54,17 @@ class Material:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one example as a net reads it: (C, H, W), or (F,); empty for files, which are cropped later."""
+        """The shape of one input of the net: (C, H, W) or (F,); empty for files, which are cropped later."""
         shape = self.train.shape or ()
         return (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
 
 
 def gather(run: Run) -> Material:
-    """Load, make unbalanced, corrupt, split: in that order, each from its own stream of the seed."""
+    """Load, unbalance, corrupt and split the data, in this order, each from its own stream of the seed."""
     dataset = load(run)
     data_hash = dataset.hash
     if run.data_hash is not None and not data_hash.startswith(run.data_hash):
-        raise DataError(f"{run.data}: the data's hash is {data_hash[:12]}..., the run asks for {run.data_hash}")
+        raise DataError(f"{run.data}: the data's hash is {data_hash[:12]}..., but the run requires {run.data_hash}")
     loaded, dataset = dataset, readable(dataset, run)
     part, rows = dataset.train, np.arange(len(dataset.train))
     if run.imbalance is not None:
@@ -76,10 +76,10 @@ def gather(run: Run) -> Material:
             part, corruption = add_frame_noise(parse(run.noise), run, part, dataset)
             clean = corruption.clean
         else:
-            # noise is in the data, whatever net will read them; of texts, vectors are all there is
+            # noise depends on the data as loaded, not on the net's inputs; only texts are always used as vectors
             corruption = add_noise(parse(run.noise), run, dataset if loaded.kind == "text" else loaded, rows)
             part = replace(part, labels=corruption.labels)
-            if np.isnan(corruption.measured):  # given(..., truth=False): other labels, and nobody knows the true ones
+            if np.isnan(corruption.measured):  # given(..., truth=False): the true labels are unknown
                 clean, corruption = part.labels, None
     validation = None
     if run.validation > 0 or run.fold is not None:
@@ -88,7 +88,9 @@ def gather(run: Run) -> Material:
         else:
             kept, held = fold_split(part.labels, run.fold, run.seed)
         if not len(held):
-            raise ValueError(f"validation is {run.validation:g}, which is none of {len(part)} examples; hold more out")
+            raise ValueError(
+                f"validation is {run.validation:g}, which is less than one of {len(part)} examples; use a larger value"
+            )
         validation = part.take(held)
         if run.fold is None and run.validation_labels == "clean":
             validation = replace(validation, labels=clean[held])
@@ -100,23 +102,23 @@ def gather(run: Run) -> Material:
 
 
 def check_same_data(folder: Path, material: Material) -> None:
-    """Refuse other data or labels than those which the run in `folder` was trained on: its scores are of those."""
+    """Raise DataError unless the run in `folder` was trained on the same data and labels."""
     header = read_header(folder)
     if header.data_hash != material.data_hash:
         raise DataError(
             f"{folder}: trained on data with the hash {header.data_hash[:12]}..., but {header.run.data} has "
-            f"{material.data_hash[:12]}... now: it has changed since; remove that run or give another folder of runs, "
+            f"{material.data_hash[:12]}... now: it has changed since; remove that run or use another folder of runs, "
             "and train again"
         )
     if (header.label_hash, header.examples) != (label_hash(material.train.labels), len(material.train)):
         raise DataError(
-            f"{folder}: trained on other labels than {header.run.noise or header.run.data} gives now: they have "
-            "changed since; remove that run or give another folder of runs, and train again"
+            f"{folder}: trained on other labels than {header.run.noise or header.run.data} gives now; remove that run "
+            "or use another folder of runs, and train again"
         )
 
 
 def fold_split(labels: NDArray[np.int64], fold: str, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(kept, held out) for a fold such as 2/5, both ascending: the folds are disjoint and have equally much of a class.
+    """Return (kept, held out), both ascending, for a fold such as 2/5; folds are disjoint and stratified by class.
 
     >>> [fold_split(np.array([0, 0, 1, 1]), fold, seed=0)[1].tolist() for fold in ("1/2", "2/2")]
     [[1, 2], [0, 3]]
@@ -132,7 +134,7 @@ def fold_split(labels: NDArray[np.int64], fold: str, seed: int) -> tuple[NDArray
 
 
 def threshold_rows(examples: int, num_classes: int, number: int, seed: int) -> NDArray[np.int64]:
-    """The rows of threshold set `number`: N / (C + 1) of them, ascending; sets 0 to C are disjoint.
+    """Return the N / (C + 1) rows of a threshold set, ascending; sets 0 to C are disjoint.
 
     >>> threshold_rows(8, num_classes=3, number=0, seed=0), threshold_rows(8, num_classes=3, number=1, seed=0)
     (array([5, 6]), array([3, 7]))
@@ -148,7 +150,7 @@ def threshold_rows(examples: int, num_classes: int, number: int, seed: int) -> N
 
 
 def with_threshold_set(dataset: Dataset, part: Part, number: int, seed: int) -> tuple[Dataset, Part]:
-    """One class more, and a set of examples in it whatever they show: how examples with a wrong label are fitted."""
+    """Add a class, and assign a threshold set to it, to measure how examples with a wrong label are fitted."""
     extra = dataset.num_classes
     labels = part.labels.copy()
     labels[threshold_rows(len(part), extra, number, seed)] = extra
@@ -158,7 +160,7 @@ def with_threshold_set(dataset: Dataset, part: Part, number: int, seed: int) -> 
 
 
 def load(run: Run) -> Dataset:
-    """The data set a run names, as it lies on disk."""
+    """Load the data set of a run from disk."""
     if run.data == "imdb" and run.text_vectors == "pv-dbow":
         from reweigh.lab.data import vectors
 
@@ -170,7 +172,7 @@ def load(run: Run) -> Dataset:
 
 
 def readable(dataset: Dataset, run: Run) -> Dataset:
-    """The data set as the run's net can read it: texts as hashed vectors, grey images as RGB, flat for an MLP."""
+    """Convert the data set for the run's net: texts to hashed vectors, grey images to RGB, flat for an MLP."""
     if dataset.kind == "text":
         from reweigh.lab.data.hashing import hashed
 
@@ -178,17 +180,17 @@ def readable(dataset: Dataset, run: Run) -> Dataset:
     flat = flattens(run.net)
     if dataset.kind == "images":
         if flat:
-            width = math.prod(_array(dataset.train).shape[1:])  # -1 would not do for an empty test part
+            width = math.prod(_array(dataset.train).shape[1:])  # not -1, which fails for an empty test part
             return _with_inputs(dataset, lambda part: _array(part).reshape(len(part), width).astype(np.float32) / 255)
         if (dataset.train.shape or (0,))[-1] == 1:
             return _with_inputs(dataset, lambda part: _array(part).repeat(3, axis=-1))
     if dataset.kind == "files" and flat:
-        raise ValueError(f"net {run.net!r} reads feature vectors; give image_size, or a net for images")
+        raise ValueError(f"net {run.net!r} reads feature vectors; set image_size, or use a net for images")
     return dataset
 
 
 def unbalance(expression: Expression, labels: NDArray[np.int64], seed: int, num_classes: int) -> imbalance.Subset:
-    """The subset that an expression such as ratio(10, minority=0), long_tail(100) or kept('kept.npy') keeps."""
+    """Return the subset of an expression such as ratio(10, minority=0), long_tail(100) or kept('kept.npy')."""
     kinds = {
         "ratio": ("ratio", "minority"),
         "long_tail": ("factor",),
@@ -198,7 +200,7 @@ def unbalance(expression: Expression, labels: NDArray[np.int64], seed: int, num_
     if expression.name not in kinds:
         raise ValueError(f"imbalance is {expression}; expected one of {', '.join(kinds)}")
     arguments: dict[str, Any] = dict(expression.bind(kinds[expression.name]).kwargs)
-    if expression.name != "kept":  # the others draw
+    if expression.name != "kept":  # the others are random
         arguments["seed"] = seed
     try:
         subset: imbalance.Subset = getattr(imbalance, expression.name)(labels, num_classes=num_classes, **arguments)
@@ -208,7 +210,7 @@ def unbalance(expression: Expression, labels: NDArray[np.int64], seed: int, num_
 
 
 def add_noise(expression: Expression, run: Run, dataset: Dataset, rows: NDArray[np.int64]) -> Corruption:
-    """The corruption that symmetric, given('labels.npy'), cifar_n('worse') or the like makes of the data set's rows."""
+    """Corrupt the labels of these rows by an expression such as symmetric, given('labels.npy') or cifar_n('worse')."""
     arguments, clean = noise_arguments(expression), dataset.train.labels[rows]
     seed = run.seed if run.noise_seed is None else run.noise_seed
     truth = arguments.get("truth", True)
@@ -239,13 +241,13 @@ def add_noise(expression: Expression, run: Run, dataset: Dataset, rows: NDArray[
 
 
 def noise_arguments(expression: Expression) -> dict[str, Any]:
-    """The arguments of a kind of noise by name; only some kinds have any."""
+    """Return the arguments of a kind of noise by name."""
     names = {"transition": ("matrix",), "given": ("file", "key", "truth"), "cifar_n": ("key",)}
     return dict(expression.bind(names.get(expression.name, ())).kwargs)
 
 
 def truth_known(noise: str | None) -> bool:
-    """Whether a run with that noise knows the true labels: they are those it was added to.
+    """Return whether a run with that noise knows the true labels.
 
     >>> truth_known("symmetric"), truth_known(None), truth_known("given('corrected.npy', truth=False)")
     (True, False, False)
@@ -254,7 +256,7 @@ def truth_known(noise: str | None) -> bool:
 
 
 def add_frame_noise(expression: Expression, run: Run, part: Part, dataset: Dataset) -> tuple[Part, Corruption]:
-    """The frames with some of them abnormal, and what is wrong with them; `clean` is -1 where nobody is seen."""
+    """Corrupt some frames; `clean` of the corruption is -1 for frames that show nobody."""
     from reweigh.lab.retrieval.corrupt import KINDS, corrupt_frames
 
     expression.bind(())
@@ -272,7 +274,7 @@ def add_frame_noise(expression: Expression, run: Run, part: Part, dataset: Datas
 
 
 def normalisation(run: Run, part: Part) -> Normalisation | None:
-    """Mean and standard deviation of the training inputs, or only the mean, or nothing."""
+    """Return mean and standard deviation of the training inputs, only the mean, or None."""
     if run.inputs == "none":
         return None
     if isinstance(part.inputs, np.ndarray) and part.inputs.ndim == 2:
@@ -288,7 +290,7 @@ def _array(part: Part) -> NDArray[Any]:
 
 def _features(part: Part, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     if not isinstance(part.inputs, np.ndarray):
-        raise ValueError("instance_dependent noise needs images or features in memory; give image_size")
+        raise ValueError("instance_dependent noise needs images or features in memory; set image_size")
     return part.inputs[rows].reshape(len(rows), -1).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its header, the best net on the way, its result and its model."""
+"""The output of a run: its header, the best net, its result and its model."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from reweigh.lab.run.material import Material
 from reweigh.lab.run.parts import input_shape
 from reweigh.lab.spec import Run
 from reweigh.lab.train import checkpoint
-from reweigh.lab.train.evaluate import Seen
+from reweigh.lab.train.evaluate import ExampleStats
 from reweigh.lab.train.model import Card, save_model
 from reweigh.metrics import given_up, per_class_accuracy, reliability
 from reweigh.noise import label_hash
 
 
 def finish(run: Run, material: Material, net: nn.Module, best: Best, result: dict[str, Any], record: Record) -> None:
-    """Write the model and the result; then the checkpoints have done their duty."""
+    """Write the model and the result, and remove the checkpoints."""
     card = Card(
         net=run.net,
         class_names=material.dataset.class_names,
@@ -38,15 +38,15 @@ def finish(run: Run, material: Material, net: nn.Module, best: Best, result: dic
     save_model(record.folder / "model", net, card, best=best.net)
     record.finish(result)
     path = record.folder / "checkpoint.pt"
-    for spent in (path, checkpoint.previous(path)):
-        spent.unlink(missing_ok=True)
+    for file in (path, checkpoint.previous(path)):
+        file.unlink(missing_ok=True)
 
 
 @dataclass
 class Best:
-    """The best net so far, by validation accuracy where there is a validation part, else by test accuracy.
+    """The best net so far, by validation accuracy if there is a validation part, else by test accuracy.
 
-    One that diverged is none, however well class 0 happens to do.
+    A net that diverged is never the best, whatever its accuracy.
     """
 
     score: float = -math.inf
@@ -54,6 +54,7 @@ class Best:
     net: dict[str, Tensor] | None = None
 
     def consider(self, row: dict[str, Any], net: dict[str, Tensor]) -> None:
+        """Keep a copy of the net's state dict if its row is better."""
         score = row.get("validation_accuracy", row.get("test_accuracy"))
         if score is not None and score > self.score and not has_diverged(row):
             self.score, self.step = score, row["step"]
@@ -61,12 +62,12 @@ class Best:
 
 
 def finite(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with None where a number is not finite, which JSON has no word for."""
+    """Return the row with None for numbers that are not finite, which JSON cannot represent."""
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
 
 
 def has_diverged(row: dict[str, Any]) -> bool:
-    """Whether a row that is `finite` tells of a loss, or of outputs of the net, that were not.
+    """Return whether the loss or the outputs were not finite, given a row that `finite` returned.
 
     >>> has_diverged({"step": 10, "loss": None, "p_mean": 0.5}), has_diverged({"step": 10, "loss": 2.0, "p_mean": 0.5})
     (True, False)
@@ -75,7 +76,7 @@ def has_diverged(row: dict[str, Any]) -> bool:
 
 
 def header_of(run: Run, material: Material) -> Header:
-    """What a record begins with."""
+    """Return the header of a run's record."""
     corruption = material.corruption
     details: dict[str, Any] = {
         "name": material.dataset.name,
@@ -95,17 +96,16 @@ def header_of(run: Run, material: Material) -> Header:
 
 
 def result_of(
-    run: Run, material: Material, rows: list[dict[str, Any]], best: Best, seen: Seen | None
+    run: Run, material: Material, rows: list[dict[str, Any]], best: Best, test: ExampleStats | None
 ) -> dict[str, Any]:
-    """Final and best, side by side; best of test checkpoints is what papers print, and is optimistic.
+    """Return the final and the best evaluation; the best test accuracy, as papers print it, is optimistic.
 
-    `diverged` is the first iteration at which the loss or the outputs were found not to be finite, None where they
-    always were. Best is from before, None where there is no before. `given_up` names the classes that the net has
-    turned away from by the end.
+    `diverged` is the first evaluation at which the loss or the outputs were not finite, or None; `best` is from before
+    it, or None. `given_up` names the classes that the net no longer predicts at the end.
     """
     final = {key: value for key, value in rows[-1].items() if not isinstance(value, list)}
-    sound = takewhile(lambda row: not has_diverged(row), rows)
-    scored = [row for row in sound if row.get("test_accuracy") is not None]
+    before = takewhile(lambda row: not has_diverged(row), rows)
+    scored = [row for row in before if row.get("test_accuracy") is not None]
     top = max(scored, key=lambda row: row["test_accuracy"], default=None)
     result: dict[str, Any] = {
         "final": final,
@@ -118,8 +118,8 @@ def result_of(
             "by": "validation" if material.validation is not None else material.dataset.holdout,
         },
     }
-    if seen is not None:
+    if test is not None:
         target = torch.from_numpy(material.dataset.test.labels.copy())
-        result["reliability"] = reliability(seen.confidence, seen.predicted == target)
-        result["per_class_accuracy"] = per_class_accuracy(seen.predicted, target, material.dataset.num_classes)
+        result["reliability"] = reliability(test.confidence, test.predicted == target)
+        result["per_class_accuracy"] = per_class_accuracy(test.predicted, target, material.dataset.num_classes)
     return result

@@ -1,4 +1,4 @@
-"""The moving parts of a run: batches, net and method."""
+"""Build the parts of a run: batches, net and objective."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from reweigh.lab.objectives import weighting_from
 from reweigh.lab.record.files import sha256_of
 from reweigh.lab.run.material import Material
 from reweigh.lab.spec import Expression, Run, is_scheduled, parse
-from reweigh.lab.train.distributed import OfShard, Ranks, Uncounted
-from reweigh.lab.train.schedules import in_tensors, learning_rate, over_steps, taper_at
+from reweigh.lab.train.distributed import IgnoringCriterion, Ranks, ShardLoss
+from reweigh.lab.train.schedules import learning_rate, over_steps, taper_at, weighting_in_tensors
 from reweigh.streams import generator
 from reweigh.weightings import ForwardSymmetric, Weighting
 
 Batches = Resident | Loader
-RESIZE, CROP = (256, 256), (224, 224)  # of image files, as the paper has it
+RESIZE, CROP = (256, 256), (224, 224)  # of image files, as in the paper
 
 
 def order_of(run: Run, part: Part) -> Order:
-    """Which examples each step sees."""
+    """Return the order of the examples."""
     if run.sampler == "balanced":
         return Balanced(part.labels, run.batch_size, run.seed, classes=run.classes_per_batch)
     kind = Cyclic if run.sampler == "cyclic" else Shuffled
@@ -51,7 +51,7 @@ def batches_of(
     order: Order | None,
     shard: slice | None = None,
 ) -> Batches:
-    """A part as batches: on the device where it fits in memory, through workers where it lies in files."""
+    """Return a part as batches: on the device if it is in memory, through workers if it is in files."""
     channels_last = device.type == "cuda"
     if part.kind == "files":
         return Loader(
@@ -83,7 +83,7 @@ def batches_of(
 
 
 class Parts(NamedTuple):
-    """The parts of a run's data as batches: to learn from, to be judged by, and to be trusted by a method."""
+    """The parts of a run's data as batches; `trusted` has true labels, for methods that need some."""
 
     train: Batches
     test: Batches | None
@@ -92,7 +92,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(run: Run, material: Material, device: torch.device, ranks: Ranks | None = None) -> Parts:
-    """All parts; trusted are held-out examples with their true labels, in an order to be drawn from."""
+    """Return all parts; `trusted` is the held-out part if its labels are clean, with an order."""
     held, test = material.validation, material.dataset.test
     trust = held is not None and run.validation > 0 and run.validation_labels == "clean"
     shard = ranks.shard(run.batch_size) if ranks is not None and ranks.size > 1 else None
@@ -105,64 +105,66 @@ def parts_of(run: Run, material: Material, device: torch.device, ranks: Ranks | 
 
 
 def check_augments(run: Run, material: Material) -> None:
-    """Refuse an augmentation of what are no pictures, or no longer: an MLP reads them as features."""
+    """Raise ValueError for an augmentation of features, which include images flattened for an MLP."""
     if run.augment != "none" and material.train.kind == "features":
         raise ValueError(
             f"augment is {run.augment!r}, which has no effect in this run: net {run.net!r} reads features, not "
-            "pictures; leave it at 'none', or take a net for images"
+            "images; use 'none', or a net for images"
         )
 
 
 def input_shape(material: Material) -> tuple[int, ...]:
-    """What the net reads: (C, H, W) or (F,)."""
+    """Return the shape of one input of the net: (C, H, W) or (F,)."""
     return material.shape or (3, *CROP)
 
 
 def net_of(run: Run, material: Material, device: torch.device, stream: str = "init") -> Net:
-    """The run's net, initialised from its own stream of the seed, or from a file."""
+    """Return the run's net, initialised from a stream of the seed, or from a file."""
     shape = input_shape(material)
     features = shape[0] if len(shape) == 1 else None
     net = build(
         run.net, material.dataset.num_classes, features, generator=generator(run.seed, stream), dropout=run.dropout
     )
     if run.init_file is not None:
-        found = sha256_of(Path(run.init_file))
-        if not found.startswith(str(run.init_hash)):
-            raise DataError(f"{run.init_file}: its sha256 is {found[:12]}..., the run asks for {run.init_hash}")
+        digest = sha256_of(Path(run.init_file))
+        if not digest.startswith(str(run.init_hash)):
+            raise DataError(f"{run.init_file}: its sha256 is {digest[:12]}..., but the run requires {run.init_hash}")
         own = deepcopy(net.classifier.state_dict())
         load_weights(net, run.init_file, replace_classifier=True)
-        if stream != "init":  # a second net that were the first would have nothing to tell it
+        if stream != "init":  # a second net must differ from the first
             net.classifier.load_state_dict(own)
     if run.bn_momentum is not None:
         for module in net.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
                 module.momentum = run.bn_momentum
     net.rounds_logits = run.precision == "bf16-logits"
     net.to(device)
     if device.type == "cuda":
         for parameter in net.parameters():
-            if parameter.ndim == 4:  # as the batches are laid out
+            if parameter.ndim == 4:  # the layout of the batches
                 parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
     return net
 
 
-def method_of(
+def objective_of(
     run: Run,
     material: Material,
     batches: Batches,
     trusted: Batches | None,
     net: Net,
     ranks: Ranks | None = None,
-) -> Taught:
-    """What teaches the net: a criterion with its schedules, a loss, or a method; several ranks each a share of it."""
+) -> Objective:
+    """Return the run's objective: a criterion with its schedules, a loss, or a method."""
     ranks = ranks or Ranks()
     device, num_classes = batches.device, material.dataset.num_classes
     if run.weighting is not None:
         criterion_at, set_parameters, obstacle = criterion_of(run, device, ranks.group)
         _check_classes(run, criterion_at(0).weighting, num_classes - (run.threshold_set is not None))
         if not ranks.counted(run.batch_size):
-            return Taught(ByCriterion(net, lambda step: Uncounted(criterion_at(step))), set_parameters, obstacle)
-        return Taught(ByCriterion(net, criterion_at), set_parameters, obstacle)
+            return Objective(
+                ByCriterion(net, lambda step: IgnoringCriterion(criterion_at(step))), set_parameters, obstacle
+            )
+        return Objective(ByCriterion(net, criterion_at), set_parameters, obstacle)
     if run.loss is not None:
         from reweigh.lab.objectives import loss_from
 
@@ -171,12 +173,12 @@ def method_of(
 
         def loss_of(now: Expression) -> nn.Module:
             loss = loss_from(now, num_classes, counts).to(device)
-            return loss if ranks.size == 1 else OfShard(loss, ranks, run.batch_size)
+            return loss if ranks.size == 1 else ShardLoss(loss, ranks, run.batch_size)
 
-        obstacle = "its loss follows a schedule" if is_scheduled(expression) else None
-        return Taught(ByCriterion(net, over_steps(loss_of, expression, run.iterations)), obstacle=obstacle)
+        obstacle = "its loss is scheduled" if is_scheduled(expression) else None
+        return Objective(ByCriterion(net, over_steps(loss_of, expression, run.iterations)), obstacle=obstacle)
     if ranks.size > 1:
-        raise ValueError(f"method {run.method} looks at whole batches; run it in one process, not {ranks.size}")
+        raise ValueError(f"method {run.method} needs complete batches; run it in one process, not {ranks.size}")
     from reweigh.lab.objectives import method_from
 
     context = Context(
@@ -192,11 +194,11 @@ def method_of(
         seed=run.seed,
         device=device,
     )
-    return Taught(method_from(parse(cast(str, run.method)), context))
+    return Objective(method_from(parse(cast(str, run.method)), context))
 
 
 def _check_classes(run: Run, part: Any, num_classes: int) -> None:
-    """Refuse a weighting, also as a part of another, that counts other classes than the data have."""
+    """Raise ValueError if a weighting, or a part of it, is for another number of classes than the data have."""
     if isinstance(part, ForwardSymmetric) and part.num_classes != num_classes:
         raise ValueError(
             f"weighting {run.weighting} is for {part.num_classes} classes, but {run.data} has {num_classes}"
@@ -206,8 +208,8 @@ def _check_classes(run: Run, part: Any, num_classes: int) -> None:
         _check_classes(run, each, num_classes)
 
 
-class Taught(NamedTuple):
-    """A method, what brings its scheduled parameters to a step, and why it cannot be captured, if it can't."""
+class Objective(NamedTuple):
+    """A method, a function that sets its scheduled parameters to a step, and why it cannot be captured, if so."""
 
     method: Method
     set_parameters: Callable[[int], None] = lambda step: None
@@ -217,10 +219,10 @@ class Taught(NamedTuple):
 def criterion_of(
     run: Run, device: torch.device, group: Any = None
 ) -> tuple[Callable[[int], Criterion], Callable[[int], None], str | None]:
-    """step -> the criterion of that step; a function that brings its parameters there; why that can't be captured.
+    """Return step -> criterion, a function that sets its parameters to a step, and why it cannot be captured, or None.
 
-    On the CPU a criterion is built anew when a scheduled number has changed. On a GPU there is one, whose numbers are
-    tensors: a captured step reads them from memory.
+    On the CPU a new criterion is built when a scheduled number changes. On a GPU there is one criterion whose numbers
+    are tensors, which a captured step reads from memory.
     """
     expression = parse(cast(str, run.weighting))
     normalise: Normalise = None if run.normalise == "none" else run.normalise
@@ -233,7 +235,7 @@ def criterion_of(
     def build(weighting: Weighting, taper: Taper) -> Criterion:
         return Criterion(weighting, normalise=normalise, taper=taper, process_group=group)
 
-    held = in_tensors(expression, run.iterations, device) if device.type == "cuda" and scheduled else None
+    held = weighting_in_tensors(expression, run.iterations, device) if device.type == "cuda" and scheduled else None
     if held is not None and normalise != "unit":
         weighting, set_weighting = held
         cell = torch.tensor(taper(0), dtype=torch.float64, device=device) if tapers else None
@@ -254,16 +256,16 @@ def criterion_of(
             last[:] = weighting, now, build(weighting, now)
         return cast(Criterion, last[2])
 
-    at(0)  # refuse a bad setting before anything else is done
-    return at, lambda step: None, "the schedule of its weighting is followed on the host" if scheduled else None
+    at(0)  # raises early for invalid settings
+    return at, lambda step: None, "its weighting is scheduled on the host" if scheduled else None
 
 
 def rate_of(run: Run) -> Callable[[int], float]:
-    """step -> the learning rate of that iteration."""
+    """Return step -> learning rate."""
     schedule = parse(run.schedule)
     return lambda step: learning_rate(run.lr, schedule, step, run.iterations)
 
 
 def epoch_of(run: Run, material: Material) -> int:
-    """Iterations in one pass over the training part."""
+    """Return the iterations of one pass over the training part."""
     return max(1, len(material.train) // run.batch_size)

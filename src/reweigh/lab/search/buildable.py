@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from reweigh.lab.run.material import Material, gather
-from reweigh.lab.run.parts import method_of, net_of, parts_of
+from reweigh.lab.run.parts import net_of, objective_of, parts_of
 from reweigh.lab.search.plan import Plan, cannot_be
 from reweigh.lab.spec import Run
 
@@ -49,4 +49,4 @@ def _different(plan: Plan, where: Mapping[str, Any]) -> Iterator[Run]:
 def _build(run: Run, material: Material) -> None:
     device = torch.device("cpu")
     parts = parts_of(run, material, device)
-    method_of(run, material, parts.train, parts.trusted, net_of(run, material, device))
+    objective_of(run, material, parts.train, parts.trusted, net_of(run, material, device))

@@ -1,10 +1,10 @@
-"""Checkpoints that are whole or not there: a digest in front, the one before kept beside.
+"""Checkpoints with a digest, which survive a kill or a damaged file because the previous one is kept.
 
-    checkpoint.pt              b"reweigh checkpoint 1\\n", the sha256 of the rest (32 bytes), what torch.save writes
+    checkpoint.pt              b"reweigh checkpoint 1\\n", the sha256 of the rest (32 bytes), the bytes of torch.save
     checkpoint.previous.pt     the same, one save earlier
 
-A new one is written beside and on the disk before the names move on, so that at every moment one of the two is good.
-A file that was cut short or changed by a single bit is recognised, and the other is used.
+A new checkpoint is written to a temporary file and synced to disk before files are renamed, so that one of the two is
+always intact. A truncated file, or one with a changed bit, is detected, and the other is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN = (int, float, bool, str, bytes, type(None))
 
 
 class Loaded(NamedTuple):
-    """A checkpoint's content, the file it came from, and what to tell the user where that is not the latest."""
+    """A checkpoint's content, its file, and a note for the user if that is not the latest."""
 
     state: dict[str, Any]
     path: Path
@@ -35,21 +35,22 @@ class Loaded(NamedTuple):
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Make `state` the checkpoint at `path`; the one there becomes the previous one, if it is still good.
+    """Save `state` as the checkpoint at `path`; an intact one already there becomes the previous one.
 
     Args:
-        state: tensors, numbers, texts, bytes and None in dicts, lists and tuples, which is all that `load` admits.
+        path: the file.
+        state: tensors, numbers, strings, bytes and None in dicts, lists and tuples, which is all that `load` accepts.
 
     Raises:
-        TypeError: anything else is in the state.
-        RecordError: the disk is full or the folder read-only; what was saved before is untouched.
+        TypeError: the state holds anything else.
+        RecordError: the disk is full or the folder read-only; earlier checkpoints are unchanged.
     """
     _check(state, "state")
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getbuffer()
     digest = hashlib.sha256(content).digest()
-    # A damaged checkpoint must not push the good one before it out.
+    # a damaged checkpoint must not replace the intact one before it
     keep = _is_good(path)
     replace_file(
         path,
@@ -59,10 +60,10 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path, *, map_location: str | torch.device = "cpu") -> Loaded | None:
-    """The latest good checkpoint of `path` and the one before it, or None where there is neither.
+    """Load the checkpoint at `path`, or the previous one if it is damaged; None if there is neither.
 
     Raises:
-        DataError: there are files, but none is good.
+        DataError: there are files, but none is intact.
     """
     problems = []
     for candidate in (path, previous(path)):
@@ -74,14 +75,14 @@ def load(path: Path, *, map_location: str | torch.device = "cpu") -> Loaded | No
             problems.append(str(error))
             continue
         why = problems[0] if problems else f"{path}: there is no such file"
-        return Loaded(state, candidate, None if candidate == path else f"{why}; going on from {candidate.name}")
+        return Loaded(state, candidate, None if candidate == path else f"{why}; resuming from {candidate.name}")
     if problems:
         raise DataError("no good checkpoint: " + "; ".join(problems))
     return None
 
 
 def previous(path: Path) -> Path:
-    """Where the checkpoint before the one at `path` is kept.
+    """Return the path of the previous checkpoint.
 
     >>> previous(Path("runs/a/checkpoint.pt")).name
     'checkpoint.previous.pt'
@@ -99,18 +100,18 @@ def _read(path: Path, map_location: str | torch.device) -> dict[str, Any]:
         raise DataError(f"{path}: not a checkpoint of this format, or damaged at its start")
     payload = memoryview(content)[start:]
     if hashlib.sha256(payload).digest() != content[len(_MAGIC) : start]:
-        raise DataError(f"{path}: damaged; its content does not have the digest it was saved with")
+        raise DataError(f"{path}: damaged; its content does not match its digest")
     try:
         state = torch.load(io.BytesIO(payload), map_location=map_location, weights_only=True)
     except Exception as error:  # a forged file can make the restricted unpickler fail in any way
         raise DataError(f"{path}: cannot be loaded safely ({str(error).splitlines()[0]})") from error
     if not isinstance(state, dict):
-        raise DataError(f"{path}: holds a {type(state).__name__}, not a state")
+        raise DataError(f"{path}: holds a {type(state).__name__}, not a dict")
     return state
 
 
 def _is_good(path: Path) -> bool:
-    """Whether the file at `path` has the digest it was saved with."""
+    """Return whether the content of the file at `path` matches its digest."""
     try:
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
@@ -125,7 +126,7 @@ def _is_good(path: Path) -> bool:
 
 
 def _check(value: object, where: str) -> None:
-    """Refuse at once what could be saved but, under weights_only, not be loaded again."""
+    """Raise TypeError for anything that could be saved but not be loaded again under weights_only."""
     if type(value) in (dict, OrderedDict) and isinstance(value, dict):
         for key, item in value.items():
             _check(key, f"a key of {where}")
@@ -134,4 +135,4 @@ def _check(value: object, where: str) -> None:
         for i, item in enumerate(value):
             _check(item, f"{where}[{i}]")
     elif not isinstance(value, Tensor) and type(value) not in _PLAIN:
-        raise TypeError(f"{where} is a {type(value).__name__}; a checkpoint holds tensors, numbers, texts and None")
+        raise TypeError(f"{where} is a {type(value).__name__}; a checkpoint holds tensors, numbers, strings and None")

@@ -1,10 +1,9 @@
-"""3x3 convolutions of few channels in bfloat16, where cuDNN's kernels leave most of the chip idle.
+"""3x3 convolutions of few channels in bfloat16, for which cuDNN's kernels use little of the GPU.
 
 A ResNet for CIFAR spends two thirds of a step in convolutions of 16, 32 and 64 channels. Here each is an implicit
-matrix product over pixels that reads the weights in float32 as they are kept (no copies in bfloat16 are made) and gives
-their gradient in float32. Products are of bfloat16, sums of float32, and the order of every sum is fixed: unlike
-cuDNN's fastest kernels these are deterministic. They are written in Triton, and once more in CUDA for images that fall
-into strips (`convolution_cuda`), where torch can compile that.
+matrix product over pixels, in Triton, that reads the weights in float32 (without copies in bfloat16) and computes their
+gradient in float32. Products are in bfloat16, sums in float32 and in a fixed order: unlike cuDNN's fastest kernels,
+these are deterministic.
 
 Layouts are channels-last: images (n, h, w, c), weights (out, 3, 3, in).
 """
@@ -19,25 +18,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from reweigh.lab.train.convolution_cuda import passes
-
-# By number of channels, as measured on an H200: pixels in a block and warps; and for the gradient of the weights also
-# how many blocks a program walks through.
+# By number of channels, measured on an H200: pixels in a block and warps, and for the gradient of the weights also the
+# blocks per program.
 CONVOLVE = {16: (256, 2), 32: (256, 8), 64: (128, 8)}
 CORRELATE = {16: (128, 2, 16), 32: (64, 2, 8), 64: (64, 4, 8)}
 
 
 def use_small_convolutions(net: nn.Module) -> int:
-    """Let the convolutions of a net that are small enough take these kernels under bfloat16 autocast; how many do.
+    """Make the small convolutions of a net use these kernels under bfloat16 autocast, and return their number.
 
-    Small enough is 3x3 at stride 1 with padding 1, without bias, from 16, 32 or 64 channels to as many. The net must
-    be laid out channels-last.
+    Small are those of 3x3 at stride 1 with padding 1, without bias, from 16, 32 or 64 channels to as many. The net must
+    be channels-last.
     """
     if find_spec("triton") is None:
         return 0
     chosen = [module for module in net.modules() if isinstance(module, nn.Conv2d) and _fits(module)]
     for module in chosen:
-        module.forward = MethodType(_forward, module)  # type: ignore[method-assign]  # the weights stay where they are
+        module.forward = MethodType(_forward, module)  # type: ignore[method-assign]  # state dicts stay the same
     return len(chosen)
 
 
@@ -75,8 +72,6 @@ def _convolved(x: Tensor, w: Tensor, transposed: bool) -> Tensor:
     from reweigh.lab.train.convolution_kernels import convolve
 
     n, channels, height, width = x.shape
-    if compiled := passes(channels, height, width, x.device.index):
-        return (compiled.turn if transposed else compiled.convolve)(x, w)
     block, warps = CONVOLVE[channels]
     pixels = n * height * width
     y = torch.empty_like(x, memory_format=torch.channels_last)
@@ -90,8 +85,6 @@ def _weight_gradient(x: Tensor, g: Tensor) -> Tensor:
     from reweigh.lab.train.convolution_kernels import correlate
 
     n, channels, height, width = x.shape
-    if compiled := passes(channels, height, width, x.device.index):
-        return compiled.correlate(x, g)
     block, warps, steps = CORRELATE[channels]
     pixels = n * height * width
     programs = -(-pixels // (block * steps))

@@ -1,4 +1,4 @@
-"""The two passes of a small 3x3 convolution, in Triton; `reweigh.lab.train.convolution` says what they compute."""
+"""The Triton kernels of `reweigh.lab.train.convolution`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def convolve(
     BLOCK: tl.constexpr,
     TRANSPOSED: tl.constexpr,
 ) -> None:
-    """y[m] = Σ over taps of x[m + tap] w[tap], for a block of pixels; transposed, it is the gradient of x."""
+    """Compute y[m] = Σ over taps of x[m + tap] w[tap] for a block of pixels; transposed, the gradient of x."""
     m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = (m % (H * W)) // W
     column = m % W
@@ -55,7 +55,7 @@ def correlate(
     BLOCK: tl.constexpr,
     STEPS: tl.constexpr,
 ) -> None:
-    """parts[p, n, tap, c] = Σ over the pixels of program p of x[m + tap, c] g[m, n], for one row of three taps."""
+    """Compute parts[p, n, tap, c] = Σ over the pixels of program p of x[m + tap, c] g[m, n] for a row of three taps."""
     p = tl.program_id(0)
     down = tl.program_id(1) - 1
     c = tl.arange(0, C)

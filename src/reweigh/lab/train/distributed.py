@@ -1,13 +1,12 @@
-"""Several processes train one net: each takes a share of every batch, and their gradients are made one.
+"""Training in several processes: each takes a shard of every batch, and their gradients are averaged.
 
     torchrun --nproc-per-node 2 -m reweigh train ...
 
-The batch of a step is the run's, whatever the number of processes: rank r takes its r-th part, in order, and the parts
-may differ in size by one. A rank for which no example is left takes one that does not count. Weights start equal, get
-the same gradients and so stay equal; batch norms see their own part alone, as in DistributedDataParallel, and rank 0's
-running statistics are the ones that are kept. What is left to rounding: a sum over the batch is made in another order,
-so two processes agree with one to float32's precision per step (to 1e-12 in float64), and exactly with themselves; with
-dropout, of which every rank draws its own, only the latter.
+The batch of a step does not depend on the number of processes: rank r takes the r-th shard, and sizes differ by at
+most one. A rank whose shard is empty takes one example that is ignored. Weights start equal, get the same gradients and
+so stay equal. Batch norms use their own shard, as in DistributedDataParallel, and rank 0's running statistics are kept.
+Sums over the batch are made in another order, so two processes agree with one to float32's precision per step (1e-12 in
+float64), and are themselves exactly reproducible; with dropout, which every rank draws separately, only the latter.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from torch import Tensor, nn
 
 from reweigh.streams import mix
 
-TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 evaluates while the others wait
-PAUSE = 0.1  # seconds in which threads drop what they hold
+TIMEOUT = timedelta(minutes=30)  # of a collective: the others wait while rank 0 evaluates
+PAUSE = 0.1  # seconds for threads to release tensors
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Which process this is, among how many; alone by default.
+    """The rank of this process and the number of processes; a single process by default.
 
     >>> [Ranks(rank, 3).shard(8) for rank in range(3)]
     [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None)]
-    >>> Ranks(2, 3).shard(2), Ranks(2, 3).counted(2)  # nothing is left: one example that does not count
+    >>> Ranks(2, 3).shard(2), Ranks(2, 3).counted(2)  # an empty shard: one example, ignored
     (slice(0, 1, None), 0)
     >>> Ranks().seed(5), Ranks(1, 2).seed(5) == Ranks(0, 2).seed(5)
     (5, False)
@@ -50,25 +49,25 @@ class Ranks:
 
     @property
     def group(self) -> Any:
-        """The process group, or None alone; looked up, since who holds it keeps its threads alive (see `joined`)."""
+        """The process group, or None; looked up anew, because a reference keeps its threads alive (`leave_group`)."""
         return None if self.size == 1 else dist.group.WORLD
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that evaluates and writes."""
+        """Whether this process evaluates and writes."""
         return self.rank == 0
 
     def seed(self, seed: int) -> int:
-        """For what every rank draws by itself; the first one's is what it is alone."""
+        """Return a seed for draws of this rank alone; the first rank's is `seed`."""
         return seed if self.first else mix(seed, "rank", self.rank)
 
     def shard(self, batch_size: int) -> slice:
-        """The positions of a batch that are this rank's; never empty."""
+        """Return this rank's positions in a batch; never empty."""
         start, stop = self._bounds(batch_size)
         return slice(start, stop) if stop > start else slice(0, 1)
 
     def counted(self, batch_size: int) -> int:
-        """How many of them count."""
+        """Return how many of them are not ignored."""
         start, stop = self._bounds(batch_size)
         return stop - start
 
@@ -78,12 +77,12 @@ class Ranks:
         return start, start + share + (self.rank < larger)
 
     def device(self, device: torch.device) -> torch.device:
-        """This rank's own GPU where the run says only "cuda"."""
+        """Return this rank's GPU if the device is "cuda" without an index."""
         alone = self.size == 1 or device.type != "cuda" or device.index is not None
         return device if alone else torch.device("cuda", self.local)
 
     def any(self, flag: bool) -> bool:
-        """Whether `flag` is set on any rank; asked by all of them at the same place."""
+        """Return whether `flag` is set on any rank; a collective call."""
         if self.size == 1:
             return flag
         answer = torch.tensor(int(flag))
@@ -91,7 +90,7 @@ class Ranks:
         return bool(answer)
 
     def agree(self, value: int, what: str) -> None:
-        """Refuse to go on where the ranks don't have the same number."""
+        """Raise RuntimeError if the ranks have different values; a collective call."""
         if self.size > 1:
             ends = torch.tensor([value, -value])
             dist.all_reduce(ends, dist.ReduceOp.MAX, self.group)
@@ -100,8 +99,8 @@ class Ranks:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Ranks]:
-    """This process's place among those that torchrun (or `supervise`) started; alone where none did."""
+def join_ranks(device: torch.device) -> Iterator[Ranks]:
+    """Join the processes that torchrun (or `supervise`) started, if any."""
     size = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
     if size == 1:
         yield Ranks()
@@ -109,32 +108,35 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
     if device.type == "cuda":
         torch.cuda.set_device(device.index if device.index is not None else local)
-    # its functions keep, as a default, the group there was when they were imported; an optimiser imports them
+    # its functions have as a default the group at the time of their import, which an optimiser may trigger later
     importlib.import_module("torch.distributed.nn")
-    # both: gradients go where they lie, and small agreements never wait for a GPU
+    # both, so that gradients stay on their device and flags never wait for a GPU
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
     try:
         yield Ranks(rank, size, local)
     finally:
-        leave()
+        leave_group()
 
 
-def leave() -> None:
-    """End the process group, and the threads of gloo with it."""
-    # torch 2.6 waits for those threads without letting go of the interpreter, which a thread that drops its last tensor
-    # waits for, so that now and then both wait for ever: asleep, this one lets them have it
+def leave_group() -> None:
+    """End the process group and gloo's threads."""
+    # torch 2.6 waits for these threads without releasing the interpreter lock, which a thread needs to drop its last
+    # tensor: a possible deadlock, unless they get the time to do so before
     time.sleep(PAUSE)
-    # the threads end with the last reference to the group, and one that lets go of a tensor while the interpreter
-    # shuts down aborts the process: so none may be left, in cycles neither
+    # the threads end with the last reference to the group; one that drops a tensor while the interpreter shuts down
+    # aborts the process, so no reference may be left, also not in cycles
     dist.destroy_process_group()
     gc.collect()
 
 
-def sharing(parameters: Iterable[nn.Parameter], ranks: Ranks) -> Callable[[Tensor], Tensor]:
-    """loss -> the mean loss of all ranks, the gradients having become the mean of all ranks: one message for both."""
+def gradient_averaging(parameters: Iterable[nn.Parameter], ranks: Ranks) -> Callable[[Tensor], Tensor]:
+    """Return a function that averages the gradients over the ranks, and returns the average of its loss.
+
+    Gradients and loss are sent in one message.
+    """
     parameters = [parameter for parameter in parameters if parameter.requires_grad]
 
-    def share(loss: Tensor) -> Tensor:
+    def average(loss: Tensor) -> Tensor:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         flat = torch.cat([part.reshape(-1) for part in (*gradients, loss.detach().to(gradients[0].dtype))])
         dist.all_reduce(flat, dist.ReduceOp.SUM, ranks.group)
@@ -145,18 +147,16 @@ def sharing(parameters: Iterable[nn.Parameter], ranks: Ranks) -> Callable[[Tenso
             start += gradient.numel()
         return flat[-1]
 
-    return share
+    return average
 
 
-class OfShard(nn.Module):
-    """A loss that is a mean over its rows, as a shard's part of the mean over the whole batch.
-
-    Averaged over `size` ranks, counted / batch x size x mean over the shard is the mean over the batch.
+class ShardLoss(nn.Module):
+    """A mean loss over a shard, scaled so that its average over the ranks is the mean over the batch.
 
     Args:
         loss: logits, target -> mean over the rows.
         ranks: the ranks.
-        batch_size: of the whole batch.
+        batch_size: of all shards together.
     """
 
     def __init__(self, loss: nn.Module, ranks: Ranks, batch_size: int) -> None:
@@ -168,8 +168,8 @@ class OfShard(nn.Module):
         return value
 
 
-class Uncounted(nn.Module):
-    """The criterion of a rank for which nothing is left: its example is padding, ignored by its label."""
+class IgnoringCriterion(nn.Module):
+    """The criterion of a rank with an empty shard: its example is padding, and gets the ignored label."""
 
     def __init__(self, criterion: nn.Module) -> None:
         super().__init__()

@@ -1,11 +1,10 @@
-"""What a row says: accuracy, calibration, and how the training examples are being fitted, as the paper shows it."""
+"""Evaluation: per-example statistics of a net on a part, and the columns of a row computed from them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,17 +14,17 @@ from reweigh.margin import margin
 from reweigh.metrics import accuracy, calibration_error
 
 BINS = 20
-MOST_CLASSES = 1000  # above this a row does not list every class
+MOST_CLASSES = 1000  # with more, a row has no columns per class
 
 
-class Seen(NamedTuple):
-    """What a net makes of a part, per example.
+class ExampleStats(NamedTuple):
+    """The statistics of every example of a part, on the CPU.
 
     Attributes:
         p, cross_entropy: of its label.
         predicted, confidence: the most probable class, and its probability.
-        margin, rival: the logit of its label less the largest other (Pleiss 2020), and the class of that other.
-        weight: w, where there is one.
+        margin, rival: the logit of its label minus the largest other logit (Pleiss 2020), and the class of that other.
+        weight: w, or None where the method defines none.
     """
 
     p: Tensor
@@ -38,121 +37,99 @@ class Seen(NamedTuple):
 
 
 Weigh = Callable[[Tensor, Tensor, Tensor], Tensor | None]
-
-
-class Waiting:
-    """What an evaluation yields where another run may take its turn: the device has work, and the host has none."""
-
-
-WAITING: Final = Waiting()
-T = TypeVar("T")
-
-
-def at_once(turns: Generator[Waiting, None, T]) -> T:
-    """What comes out in the end, for one who has nothing else to do."""
-    while True:
-        try:
-            next(turns)
-        except StopIteration as end:
-            return cast(T, end.value)
+"""(logits, target, index) -> the weights of a batch, or None"""
 
 
 @torch.no_grad()
-def look(
+def evaluate(
     net: nn.Module,
     part: Resident | Loader,
     batch_size: int,
-    autocast: Callable[[], AbstractContextManager[Any]],
+    forward: Callable[[Tensor], Tensor],
     weigh: Weigh | None = None,
     beat: Callable[[], None] = lambda: None,
-) -> Generator[Waiting, None, Seen]:
-    """Every example of a part once, without augmentation; only N numbers of each kind are kept, never N x C.
+) -> ExampleStats:
+    """Evaluate every example of a part once, without augmentation; N numbers per statistic are kept, never N x C.
 
-    Yields after every batch, and while the device is not ready.
+    Args:
+        net: set to evaluation mode meanwhile.
+        part: the examples.
+        batch_size: of the forward passes.
+        forward: inputs -> logits of the net.
+        weigh: the weights of a batch.
+        beat: called before every batch.
     """
     was_training = net.training
     net.eval()
-    found: list[tuple[Tensor, ...]] = []
+    batches = []
     for batch in part.evaluation(batch_size):
         beat()
-        with autocast():
-            logits: Tensor = net.forward(batch.inputs)  # past what may be compiled, which is so for training
-        found.append(columns(logits, batch, weigh))
-        yield WAITING
+        batches.append(_statistics(forward(batch.inputs), batch, weigh))
     net.train(was_training)
-    return (yield from seen_of(found))
+    p, predicted, confidence, cross_entropy, lead, rival, *weight = (
+        torch.cat(column).cpu() for column in zip(*batches, strict=True)
+    )
+    return ExampleStats(p, predicted, confidence, cross_entropy, lead, rival, weight[0] if weight else None)
 
 
-def columns(logits: Tensor, batch: Batch, weigh: Weigh | None) -> tuple[Tensor, ...]:
-    """The numbers of a batch that are kept, in the order of `Seen`."""
+def _statistics(logits: Tensor, batch: Batch, weigh: Weigh | None) -> tuple[Tensor, ...]:
+    """Return the statistics of a batch, in the order of `ExampleStats`."""
     m = margin(logits, batch.target)
     top = logits.double().softmax(1).max(1)
     own = batch.target[:, None]
     rival = logits.scatter(1, own, -math.inf).max(1)
     lead = logits.gather(1, own)[:, 0].double() - rival.values.double()
-    kept = (m.sigmoid(), top.indices, top.values, -nn.functional.logsigmoid(m), lead, rival.indices)
+    columns = (m.sigmoid(), top.indices, top.values, -nn.functional.logsigmoid(m), lead, rival.indices)
     weight = None if weigh is None else weigh(logits, batch.target, batch.index)
-    return kept if weight is None else (*kept, weight.double())
+    return columns if weight is None else (*columns, weight.double())
 
 
-def seen_of(found: list[tuple[Tensor, ...]]) -> Generator[Waiting, None, Seen]:
-    """The columns of all batches, joined, on the CPU, as soon as they are there."""
-    there = [torch.cat(parts) for parts in zip(*found, strict=True)]
-    if there[0].is_cuda:
-        done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
-        done.record()
-        # copying at once would make the host wait, and every run beside this one with it
-        while not done.query():  # type: ignore[no-untyped-call]
-            yield WAITING
-    joined = [column.cpu() for column in there]
-    p, predicted, confidence, cross_entropy, lead, rival = joined[:6]
-    return Seen(p, predicted, confidence, cross_entropy, lead, rival, joined[6] if len(joined) > 6 else None)
-
-
-def holdout_row(seen: Seen, target: Tensor, prefix: str) -> dict[str, float]:
-    """Accuracy, cross entropy and expected calibration error on a part that was not trained on."""
+def holdout_row(stats: ExampleStats, target: Tensor, prefix: str) -> dict[str, float]:
+    """Return accuracy, cross entropy and expected calibration error on a held-out part."""
     return {
-        f"{prefix}_accuracy": accuracy(seen.predicted, target),
-        f"{prefix}_cross_entropy": seen.cross_entropy.mean().item(),
-        f"{prefix}_ece": calibration_error(seen.confidence, seen.predicted == target),
+        f"{prefix}_accuracy": accuracy(stats.predicted, target),
+        f"{prefix}_cross_entropy": stats.cross_entropy.mean().item(),
+        f"{prefix}_ece": calibration_error(stats.confidence, stats.predicted == target),
     }
 
 
-def training_row(seen: Seen, given: Tensor, clean: Tensor | None, num_classes: int) -> dict[str, Any]:
-    """How the training part is fitted.
+def training_row(stats: ExampleStats, given: Tensor, clean: Tensor | None, num_classes: int) -> dict[str, Any]:
+    """Return the columns that show how the training part is fitted.
 
-    With the truth known, as the paper's tables have it:
+        corrupted_accuracy, p_mean             accuracy on the given labels, and their mean p
+        p_histogram, weight_histogram          over 20 equal bins of p, as shares
+        p_by_class                             mean p by given label
 
-        corrupted_accuracy, intact_accuracy    on the given labels, and on the true ones
-        fit_clean, fit_noisy                   on the given labels of the examples that are right, and that are wrong
+    If the true labels are known, also:
+
+        intact_accuracy                        accuracy on the true labels
+        fit_clean, fit_noisy                   accuracy on the given labels of clean and of noisy examples
         p_clean, p_noisy                       mean p of the given label on each
-        weight_noisy                           the share of all weight that wrong labels get
-
-    Without it the same columns of the whole: corrupted_accuracy and p_mean. Always: p_histogram and
-    weight_histogram over 20 equal bins of p (as shares), and p_by_class by given label.
+        p_histogram_clean, p_histogram_noisy   the histogram of each
+        weight_noisy                           the share of the total weight on noisy examples
     """
     row: dict[str, Any] = {
-        "corrupted_accuracy": accuracy(seen.predicted, given),
-        "p_mean": seen.p.mean().item(),
-        "p_histogram": _histogram(seen.p, torch.ones_like(seen.p)),
+        "corrupted_accuracy": accuracy(stats.predicted, given),
+        "p_mean": stats.p.mean().item(),
+        "p_histogram": _histogram(stats.p, torch.ones_like(stats.p)),
     }
-    if seen.weight is not None:
-        row["weight_histogram"] = _histogram(seen.p, seen.weight)
+    if stats.weight is not None:
+        row["weight_histogram"] = _histogram(stats.p, stats.weight)
     if num_classes <= MOST_CLASSES:
         count = torch.bincount(given, minlength=num_classes)
-        total = torch.zeros(num_classes, dtype=torch.float64).index_add_(0, given, seen.p)
+        total = torch.zeros(num_classes, dtype=torch.float64).index_add_(0, given, stats.p)
         row["p_by_class"] = [
             round(t / n, 6) if n else None for t, n in zip(total.tolist(), count.tolist(), strict=True)
         ]
     if clean is not None:
-        row["intact_accuracy"] = accuracy(seen.predicted, clean)
-        wrong = given != clean
-        for name, subset in (("clean", ~wrong), ("noisy", wrong)):
-            row[f"fit_{name}"] = accuracy(seen.predicted[subset], given[subset])
-            row[f"p_{name}"] = seen.p[subset].mean().item()
-            row[f"p_histogram_{name}"] = _histogram(seen.p[subset], torch.ones(int(subset.sum()), dtype=torch.float64))
-        if seen.weight is not None:
-            row["weight_noisy"] = (seen.weight[wrong].sum() / seen.weight.sum()).item()
+        row["intact_accuracy"] = accuracy(stats.predicted, clean)
+        noisy = given != clean
+        for name, subset in (("clean", ~noisy), ("noisy", noisy)):
+            row[f"fit_{name}"] = accuracy(stats.predicted[subset], given[subset])
+            row[f"p_{name}"] = stats.p[subset].mean().item()
+            row[f"p_histogram_{name}"] = _histogram(stats.p[subset], torch.ones(int(subset.sum()), dtype=torch.float64))
+        if stats.weight is not None:
+            row["weight_noisy"] = (stats.weight[noisy].sum() / stats.weight.sum()).item()
     return row
 
 

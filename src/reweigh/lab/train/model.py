@@ -1,4 +1,4 @@
-"""A trained model is one folder: model.safetensors, best.safetensors where a better one was kept, and model.json.
+"""A trained model as a folder: model.safetensors, best.safetensors where an earlier net was better, and model.json.
 
 net, card = load_model("runs/.../model")
 logits = net(inputs)                               # normalised as card.normalisation says
@@ -34,18 +34,18 @@ _FILES = {"final": "model.safetensors", "best": "best.safetensors"}
 
 @dataclass(frozen=True)
 class Card:
-    """What must be known to use a model.
+    """The information needed to use a model.
 
     Args:
         net: its name in the registry of nets.
         class_names: class id -> name.
-        kind: what the data set's examples are: images, files, features or text.
+        kind: of the data set's examples: images, files, features or text.
         shape: of one input of the net: (C, H, W) or (F,).
-        normalisation: what was done to the inputs, if anything.
-        columns: of a model of a table, the columns it reads, and what was done to them before that.
-        dropout: before the classifier; without effect in evaluation.
-        run: how it was trained, where it was trained by a run.
-        metrics: what was measured, in values that JSON has.
+        normalisation: of the inputs, or None.
+        columns: of a model of a table, the columns it reads and their scaling.
+        dropout: before the classifier; no effect in evaluation.
+        run: the run that trained it, or None.
+        metrics: its results, as JSON values.
     """
 
     net: str
@@ -60,18 +60,20 @@ class Card:
 
     @property
     def num_classes(self) -> int:
-        """How many classes."""
+        """The number of classes."""
         return len(self.class_names)
 
 
 def save_model(
     folder: str | os.PathLike[str], net: nn.Module, card: Card, *, best: Mapping[str, Tensor] | None = None
 ) -> None:
-    """Write the folder of a model; model.json comes last and holds the digests of the weights.
+    """Save a model; model.json is written last and holds the digests of the weights.
 
     Args:
+        folder: the folder of the model.
         net: the final model.
-        best: the state dict of the best one, if it is to lie beside.
+        card: its description.
+        best: the state dict of the best model, or None.
     """
     folder = Path(folder)
     make_folder(folder)
@@ -104,16 +106,16 @@ def load_model(
     *,
     device: str | torch.device = "cpu",
 ) -> tuple[Net, Card]:
-    """The net, in evaluation mode on `device`, and its card.
+    """Load a net, in evaluation mode on `device`, and its card.
 
     Args:
-        folder: that of the model, or of the run that made it.
-        which: the final model, or the best where it was kept.
-        device: where the net goes.
+        folder: of the model, or of the run that trained it.
+        which: the final model, or the best if it was kept.
+        device: of the net.
 
     Raises:
-        DataError: a file is missing, damaged, or not of this format; there is no such model in the folder; or its
-            weights are not finite, because training diverged.
+        DataError: a file is missing, damaged or not of this format; the folder has no such model; or its weights are
+            not finite, because training diverged.
     """
     folder = Path(folder)
     if (folder / "run.json").is_file():
@@ -126,9 +128,9 @@ def load_model(
         card = _card(content)
         digests = dict(content["sha256"])
         features = card.shape[0] if len(card.shape) == 1 else None
-        # The values drawn here are overwritten below; the generator only keeps the global one out of it.
+        # these initial values are overwritten below
         net = build(card.net, card.num_classes, features, generator=torch.Generator(), dropout=card.dropout)
-        if content["cosine_scale"] is not None:  # LDAM's head, which no net is built with
+        if content["cosine_scale"] is not None:  # LDAM replaces the head
             net.fc = CosineLinear(net.classifier.in_features, card.num_classes, float(content["cosine_scale"]))
     except KeyError as error:
         raise DataError(f"{path}: {error} is missing") from error
@@ -140,7 +142,7 @@ def load_model(
     if not weights.is_file():
         raise DataError(f"{weights}: there is no such file")
     if hashlib.sha256(weights.read_bytes()).hexdigest() != digests[which]:
-        raise DataError(f"{weights}: damaged; its content does not have the digest in model.json")
+        raise DataError(f"{weights}: damaged; its content does not match the digest in model.json")
     load_weights(net, weights)
     if not all(bool(tensor.isfinite().all()) for tensor in net.state_dict().values()):
         raise DataError(f"{weights}: the weights are not finite: training diverged; train again with a smaller lr")
@@ -170,8 +172,8 @@ def _card(content: Mapping[str, Any]) -> Card:
 
 
 def _write(path: Path, state: Mapping[str, Tensor]) -> str:
-    """Write the tensors, and return the file's sha256."""
-    # Clones, because safetensors refuses tensors that share memory.
+    """Write the tensors and return the file's sha256."""
+    # clones, because safetensors refuses tensors that share memory
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
     content = safetensors.torch.save(tensors)
     replace_file(path, lambda file: file.write(content))

@@ -1,11 +1,11 @@
-"""torch's optimisers, and the two places where Caffe's, which the paper used, are others.
+"""torch's optimisers, with the two options in which Caffe's, used by the paper, differ.
 
 Momentum     torch  V = mu V + g,      w -= lr V         Caffe  V = mu V + lr g,  w -= V
-             The same while lr rests; when it changes, torch's V must be multiplied by lr_old / lr_new.
+             Equal while lr is constant; when it changes, torch's V must be multiplied by lr_old / lr_new.
 Adam         torch  m_hat / (sqrt(v_hat) + eps)          Caffe  sqrt(1 - b2^t) m_hat / (sqrt(v) + delta)
-             The same with eps = delta / sqrt(1 - b2^t) at iteration t = 1, 2, ...
+             Equal with eps = delta / sqrt(1 - b2^t) at iteration t = 1, 2, ...
 
-In both, weight decay is added to the gradient of every parameter, biases and norms included; AdamW's is apart.
+In both, weight decay is added to the gradient of every parameter, biases and norms included; AdamW decouples it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NORMS = (
 
 
 def parameter_groups(net: nn.Module, weight_decay: float, *, exempt: bool = False) -> list[dict[str, Any]]:
-    """The trainable parameters as groups for torch.optim: one, or two where biases and norms are exempt from decay.
+    """Return the trainable parameters as groups for torch.optim: one, or two if biases and norms are not decayed.
 
     >>> net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     >>> [(len(group["params"]), group["weight_decay"]) for group in parameter_groups(net, 1e-4, exempt=True)]
@@ -52,11 +52,11 @@ def parameter_groups(net: nn.Module, weight_decay: float, *, exempt: bool = Fals
 
 
 def build_optimiser(net: nn.Module, run: Run) -> torch.optim.Optimizer:
-    """The optimiser a run names, over the trainable parameters of `net`.
+    """Return the optimiser of a run, over the trainable parameters of `net`.
 
     sgd, momentum, nesterov: torch.optim.SGD; adam, adam-caffe: torch.optim.Adam; adamw: torch.optim.AdamW.
-    Call `prepare` before each of its steps. On a GPU the step is one fused kernel and the rate a tensor that it reads
-    from memory, so that it can be captured; captured or not, the arithmetic is the same.
+    Call `set_learning_rate` before each of its steps. On a GPU the step is one fused kernel that reads the rate from a
+    tensor, so that it can be captured; captured or not, the arithmetic is the same.
     """
     groups = parameter_groups(net, run.weight_decay, exempt=run.decay_exempt)
     device = groups[0]["params"][0].device
@@ -68,7 +68,7 @@ def build_optimiser(net: nn.Module, run: Run) -> torch.optim.Optimizer:
     if run.optimiser == "adam":
         return torch.optim.Adam(groups, lr=lr, betas=run.betas, eps=run.eps, fused=fused, capturable=on_gpu)
     if run.optimiser == "adam-caffe":
-        # `delta` is an entry of the group that torch keeps and saves, and `prepare` reads
+        # torch keeps and saves the additional entry, which `set_learning_rate` reads
         groups = [group | {"delta": run.eps} for group in groups]
         return torch.optim.Adam(groups, lr=lr, betas=run.betas, fused=fused, capturable=on_gpu)
     momentum = 0.0 if run.optimiser == "sgd" else run.momentum
@@ -77,7 +77,7 @@ def build_optimiser(net: nn.Module, run: Run) -> torch.optim.Optimizer:
 
 
 def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Load a saved state, but keep how this optimiser computes: the state may come from another device."""
+    """Load a saved state, but keep the implementation of this optimiser: the state may be from another device."""
     here = [{key: group[key] for key in _HOW if key in group} for group in optimiser.param_groups]
     optimiser.load_state_dict(state)
     for group, how in zip(optimiser.param_groups, here, strict=True):
@@ -86,7 +86,7 @@ def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         _set_rate(group, rate)
     for parameter, kept in optimiser.state.items():
         for name, value in kept.items():
-            # a fused step takes both in the order of memory, which is channels-last on a GPU and else is not
+            # a fused step reads both in memory order, which is channels-last only on a GPU
             if isinstance(value, Tensor) and value.shape == parameter.shape and value.stride() != parameter.stride():
                 kept[name] = torch.empty_like(parameter).copy_(value)
 
@@ -94,12 +94,13 @@ def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
 _HOW = ("lr", "fused", "foreach", "capturable")
 
 
-def prepare(optimiser: torch.optim.Optimizer, lr: float, step: int, *, caffe_momentum: bool = False) -> None:
-    """Set what changes from iteration to iteration, just before `optimiser.step()`.
+def set_learning_rate(optimiser: torch.optim.Optimizer, lr: float, step: int, *, caffe_momentum: bool = False) -> None:
+    """Set the learning rate of an iteration, and adam-caffe's epsilon, before `optimiser.step()`.
 
     Args:
+        optimiser: the optimiser.
         lr: the learning rate of this iteration.
-        step: the iteration, from 0; adam-caffe's epsilon depends on it.
+        step: the iteration, from 0.
         caffe_momentum: rescale the velocities when lr changes, so that they are Caffe's.
     """
     for group in optimiser.param_groups:
@@ -113,7 +114,7 @@ def prepare(optimiser: torch.optim.Optimizer, lr: float, step: int, *, caffe_mom
 
 
 def _rate(group: dict[str, Any]) -> float:
-    """A rate in a tensor has its copy in the group: reading the tensor would wait for the device every time."""
+    """Return the rate; of a rate in a tensor the group has a copy, because reading the tensor waits for the device."""
     if not isinstance(group["lr"], Tensor):
         return float(group["lr"])
     if "rate" not in group:
@@ -131,7 +132,7 @@ def _set_rate(group: dict[str, Any], lr: float) -> None:
 
 def _rescale(optimiser: torch.optim.Optimizer, group: dict[str, Any], old: float, new: float) -> None:
     if new == 0:
-        raise ValueError("lr is 0, with which Caffe's momentum cannot be written; use a schedule that stays above 0")
+        raise ValueError("lr is 0, for which Caffe's momentum is undefined; use a schedule that stays above 0")
     for parameter in group["params"]:
         velocity = optimiser.state.get(parameter, {}).get("momentum_buffer")
         if velocity is not None:

@@ -1,4 +1,4 @@
-"""What the loop asks of a schedule at every iteration: the learning rate, and a weighting with its current numbers."""
+"""Schedules in training: the learning rate, the taper and the weighting at an iteration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def learning_rate(base: float, schedule: Expression, step: int, total: int) -> float:
-    """The learning rate of iteration `step`, counted from 0, of `total`: base * factor.
+    """Return the learning rate, base * factor, of iteration `step`, counted from 0, of `total`.
 
     >>> from reweigh.lab.spec import parse
     >>> [round(learning_rate(0.1, parse("step(0.1, at=[15000, 22000])"), i, 30000), 6) for i in (0, 15000, 22000)]
@@ -29,7 +29,7 @@ def learning_rate(base: float, schedule: Expression, step: int, total: int) -> f
 
 
 def taper_at(taper: float | str, step: int, total: int) -> float | Literal["auto"]:
-    """The taper of `Run` at an iteration: "auto" stays, a schedule gives its value.
+    """Return the taper of a `Run` at an iteration: "auto", or the value of a schedule.
 
     >>> taper_at("auto", 0, 100), taper_at(5e-7, 0, 100), taper_at("linear(0.5, 0)", 50, 100)
     ('auto', 5e-07, 0.25)
@@ -40,7 +40,9 @@ def taper_at(taper: float | str, step: int, total: int) -> float | Literal["auto
 
 
 def over_steps(build: Callable[[Expression], T], expression: Expression, total: int) -> Callable[[int], T]:
-    """step -> build(the expression with its schedules' values at that step); built once if nothing in it changes.
+    """Return step -> build(the expression with the values of its schedules at that step).
+
+    Without schedules it is built once.
 
     >>> from reweigh.lab.spec import parse
     >>> beta = over_steps(lambda now: now.args[1], parse("DM(0.5, linear(2, 16, until=0.5))"), 100)
@@ -50,19 +52,19 @@ def over_steps(build: Callable[[Expression], T], expression: Expression, total: 
     if not is_scheduled(expression):
         built = build(expression)
         return lambda step: built
-    cached = lru_cache(maxsize=1)(build)  # schedules rest: after `until`, between steps
+    cached = lru_cache(maxsize=1)(build)  # schedules can be constant for long
     return lambda step: cached(at_step(expression, step, total))
 
 
-def in_tensors(
+def weighting_in_tensors(
     expression: Expression, total: int, device: torch.device
 ) -> tuple[Weighting, Callable[[int], None]] | None:
-    """One weighting whose scheduled numbers are float64 tensors on the device, and what sets them to a step's values.
+    """Return a weighting whose scheduled numbers are float64 tensors on the device, and a function that sets them.
 
-    None where a schedule stands in a list, such as a curve's points, which can't be a tensor.
+    The function takes a step. Returns None where a schedule is in a list, such as a curve's points.
 
     >>> from reweigh.lab.spec import parse
-    >>> weighting, set_to = in_tensors(parse("DM(0.5, linear(2, 16, until=0.5))"), 100, torch.device("cpu"))
+    >>> weighting, set_to = weighting_in_tensors(parse("DM(0.5, linear(2, 16, until=0.5))"), 100, torch.device("cpu"))
     >>> set_to(25)
     >>> weighting
     DM(lam=0.5, beta=tensor(9., dtype=torch.float64))
@@ -78,7 +80,7 @@ def in_tensors(
     numbers = _numbers(_weighting(expression, start))
     cells: dict[int, tuple[Expression, Tensor]] = {}  # by place among the weighting's numbers
     for i, schedule in enumerate(schedules):
-        # which number it is shows when it alone takes another of its values
+        # find the number that this schedule sets: the one that changes with another of its values
         others = [float(cast(float, value)) for value in schedule.args if value != start[i]]
         if others:
             moved = _numbers(_weighting(expression, [*start[:i], others[0], *start[i + 1 :]]))
@@ -98,7 +100,7 @@ def in_tensors(
     def set_to(step: int) -> None:
         for place, (schedule, tensor) in cells.items():
             value = value_at(schedule, step, total)
-            if values.get(place) != value:  # schedules rest, and a fill is a launch
+            if values.get(place) != value:  # saves launches while schedules are constant
                 values[place] = value
                 tensor.fill_(value)
 
@@ -106,13 +108,13 @@ def in_tensors(
 
 
 def _weighting(expression: Expression, values: list[float]) -> Weighting:
-    """The weighting with these values in place of the schedules, in the order they stand in."""
+    """Return the weighting with its schedules, from left to right, replaced by these values."""
     upcoming = iter(values)
     return weighting_from(cast(Expression, _filled(expression, lambda schedule: next(upcoming))))
 
 
 def _filled(value: Value, fill: Callable[[Expression], float]) -> Value:
-    """An expression with every schedule in it replaced."""
+    """Replace every schedule in an expression."""
     if isinstance(value, tuple):
         return tuple(_filled(each, fill) for each in value)
     if not isinstance(value, Expression):
@@ -124,18 +126,19 @@ def _filled(value: Value, fill: Callable[[Expression], float]) -> Value:
 
 
 def _numbers(weighting: Weighting) -> list[float]:
-    found: list[float] = []
+    """Return the numbers of a weighting, in the order of `_changed`."""
+    numbers: list[float] = []
 
     def note(number: float) -> float:
-        found.append(number)
+        numbers.append(number)
         return number
 
     _changed(weighting, note)
-    return found
+    return numbers
 
 
 def _changed(part: Any, change: Callable[[float], Any]) -> Any:
-    """A weighting with its numbers changed, always in the same order; numbers in lists stay."""
+    """Change the numbers of a weighting, always in the same order; those in lists are unchanged."""
     if isinstance(part, tuple):
         return tuple(_changed(each, change) if isinstance(each, Weighting) else each for each in part)
     if isinstance(part, Weighting):

@@ -1,13 +1,12 @@
-"""A run of several processes that survives the death of any of them.
+"""Restart a run of several processes when one of them dies or hangs.
 
     python -m reweigh.lab.train.supervisor --ranks 2 -- -m reweigh train ...
 
-When a rank dies or stops making progress, all are ended and a fresh set is started, which goes on from the newest good
-checkpoint. Nothing is repaired in place: a process group that has lost a member is not worth trusting.
+When a rank dies or stops making progress, all are killed and started again, and resume from the newest intact
+checkpoint. A process group that has lost a member is never repaired.
 
-Every rank tells how far it is through a file that it rewrites (`heartbeat`). Ranks wait for each other, so that one
-that hangs silences all, and one that evaluates speaks for all: if every file stays the same for longer than `patience`,
-a rank hangs, and a hang is treated as a death.
+Every rank writes its progress to a file (`heartbeat`). Ranks wait for each other, so one that hangs stops the files of
+all, while one that evaluates changes its own: if no file changes for longer than `patience`, a rank hangs.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = "REWEIGH_HEARTBEAT"
-FINAL = (2, 3, 4, 130)  # wrong usage, bad data, stopped on request: starting again would end the same way
-GRACE = 30.0  # seconds a rank is given to write its checkpoint when all are asked to stop
+FINAL = (2, 3, 4, 130)  # wrong usage, bad data, stopped on request: a restart would end the same way
+GRACE = 30.0  # seconds for a rank to write its checkpoint after a request to stop
 
 
-class Ended(NamedTuple):
-    """How it ended: 0 or the exit code of the rank that decided, the number of launches, and why each but the last
-    had to be replaced."""
+class SupervisorResult(NamedTuple):
+    """The exit code (0, or that of the rank that failed), the number of launches, and why all but the last failed."""
 
     code: int
     launches: int
@@ -39,7 +37,7 @@ class Ended(NamedTuple):
 
 
 def heartbeat(environ: Mapping[str, str] = os.environ, interval: float = 0.5) -> Callable[[int], None]:
-    """step -> nothing; tells a supervisor, where there is one, that this rank has got that far."""
+    """Return a function that reports the step of this rank to the supervisor, if there is one."""
     folder = environ.get(FOLDER)
     if folder is None:
         return lambda step: None
@@ -49,7 +47,7 @@ def heartbeat(environ: Mapping[str, str] = os.environ, interval: float = 0.5) ->
         nonlocal last, count
         if (now := time.monotonic()) - last >= interval:
             last, count = now, count + 1
-            path.write_text(f"{step} {count}")  # the count: an evaluation moves on while its step stays
+            path.write_text(f"{step} {count}")  # the count, because an evaluation does not change the step
 
     return beat
 
@@ -59,50 +57,50 @@ def supervise(
     ranks: int,
     *,
     patience: float = 60.0,
-    patience_to_start: float = 600.0,
-    fruitless: int = 5,
+    startup_patience: float = 600.0,
+    max_failures: int = 5,
     launched: Callable[[list[subprocess.Popen[bytes]]], None] = lambda processes: None,
-    tell: Callable[[str], None] = lambda line: None,
-) -> Ended:
-    """Run `python arguments` as `ranks` processes until it is done, starting afresh whenever one fails.
+    log: Callable[[str], None] = lambda line: None,
+) -> SupervisorResult:
+    """Run `python arguments` as `ranks` processes until it is done, restarting all whenever one fails.
 
     Args:
-        arguments: what follows "python" on the command line, e.g. ["-m", "reweigh", "train", ...].
+        arguments: the arguments of python, e.g. ["-m", "reweigh", "train", ...].
         ranks: how many processes, all on this machine.
-        patience: seconds without a sign of progress from any rank after which one counts as hanging.
-        patience_to_start: the same before the first sign, while data are loaded.
-        fruitless: after so many launches in a row that got no further it gives up.
-        launched: told the processes of every launch.
-        tell: told why a launch failed.
+        patience: seconds without progress of any rank after which one is considered to hang.
+        startup_patience: the same before the first progress, while data are loaded.
+        max_failures: stop after so many launches in a row without progress.
+        launched: called with the processes of every launch.
+        log: called with the reason why a launch failed.
 
-    It also gives up where a rank ends with an exit code that says another try is useless. SIGTERM and Ctrl-C are passed
-    on, and the ranks given time to write their checkpoint.
+    It also stops if the exit code of a rank means that a restart is useless. SIGTERM and Ctrl-C are passed on, and the
+    ranks get time to write their checkpoint.
     """
     failures: list[str] = []
     reached, in_vain = -1, 0
-    with _Signals() as asked:
+    with _Signals() as received:
         while True:
             with tempfile.TemporaryDirectory(prefix="reweigh-") as folder:
                 processes = _launch(arguments, ranks, Path(folder))
                 launched(processes)
                 try:
-                    code, why = _watch(processes, Path(folder), patience, patience_to_start, asked)
+                    code, why = _watch(processes, Path(folder), patience, startup_patience, received)
                 finally:
                     _end(processes)
                 step = max((_step(Path(folder) / str(rank)) for rank in range(ranks)), default=-1)
-            if code == 0 or code in FINAL or asked.signal is not None:
-                return Ended(code, len(failures) + 1, tuple(failures))
+            if code == 0 or code in FINAL or received.signal is not None:
+                return SupervisorResult(code, len(failures) + 1, tuple(failures))
             failures.append(why)
             in_vain = 0 if step > reached else in_vain + 1
             reached = max(reached, step)
-            if in_vain >= fruitless:
-                tell(f"{why}; {in_vain} launches in a row got no further than iteration {max(reached, 0)}: giving up")
-                return Ended(code, len(failures), tuple(failures[:-1]))
-            tell(f"{why}; starting again from the newest checkpoint")
+            if in_vain >= max_failures:
+                log(f"{why}; {in_vain} launches in a row made no progress after iteration {max(reached, 0)}: stopping")
+                return SupervisorResult(code, len(failures), tuple(failures[:-1]))
+            log(f"{why}; restarting from the newest checkpoint")
 
 
 def _launch(arguments: Sequence[str], ranks: int, folder: Path) -> list[subprocess.Popen[bytes]]:
-    with socket.socket() as probe:  # a fresh port: the last one may still be in use by what is dying
+    with socket.socket() as probe:  # a new port: the last one may still be in use
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     shared = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), FOLDER: str(folder)}
@@ -116,37 +114,37 @@ def _launch(arguments: Sequence[str], ranks: int, folder: Path) -> list[subproce
 
 
 def _watch(
-    processes: list[subprocess.Popen[bytes]], folder: Path, patience: float, to_start: float, asked: _Signals
+    processes: list[subprocess.Popen[bytes]], folder: Path, patience: float, startup_patience: float, received: _Signals
 ) -> tuple[int, str]:
-    """Wait for the end: (0, "") where all ranks ended well, else an exit code and why."""
-    seen, since = [""] * len(processes), time.monotonic()
+    """Wait for the ranks; return (0, "") if all succeeded, else an exit code and the reason."""
+    last, since = [""] * len(processes), time.monotonic()
     passed_on = failed = None
     while True:
         codes = [process.poll() for process in processes]
         if all(code == 0 for code in codes):
             return 0, ""
-        # of several that failed, the one that says why: the others merely lost their partner
+        # of several failures the informative one first: the others merely lost their peer
         bad = sorted((code for code in codes if code), key=lambda code: (code not in FINAL, code))
         now = time.monotonic()
         if bad:
             failed = failed or now
             waiting = any(code is None for code in codes) and now - failed < GRACE
-            if not (bad[0] in FINAL and waiting):  # a rank that was stopped: another may still be writing
+            if not (bad[0] in FINAL and waiting):  # another rank may still be writing its checkpoint
                 how = f"was killed by signal {-bad[0]}" if bad[0] < 0 else f"ended with code {bad[0]}"
                 return bad[0] if bad[0] > 0 else 1, f"rank {codes.index(bad[0])} {how}"
-        signs = [_read(folder / str(rank)) for rank in range(len(processes))]
-        if signs != seen:
-            seen, since = signs, now
-        elif now - since > (patience if any(seen) else to_start):
+        contents = [_read(folder / str(rank)) for rank in range(len(processes))]
+        if contents != last:
+            last, since = contents, now
+        elif now - since > (patience if any(last) else startup_patience):
             return 1, f"the ranks showed no progress for {now - since:.0f} s"
-        if asked.signal is not None:
+        if received.signal is not None:
             if passed_on is None:
                 passed_on = now
                 for process in processes:
                     if process.poll() is None:
                         process.send_signal(signal.SIGTERM)
             elif now - passed_on > GRACE:
-                return 1, "the ranks did not stop when asked to"
+                return 1, "the ranks did not stop on request"
         time.sleep(0.05)
 
 
@@ -170,7 +168,7 @@ def _step(path: Path) -> int:
 
 
 class _Signals:
-    """SIGTERM and SIGINT as a note, while entered."""
+    """Catches SIGTERM and SIGINT while entered; `signal` is the last one."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -180,7 +178,7 @@ class _Signals:
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, lambda number, frame: setattr(self, "signal", number))
-        except ValueError:  # not the main thread, which alone gets signals
+        except ValueError:  # only the main thread can catch signals
             pass
         return self
 
@@ -190,18 +188,18 @@ class _Signals:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m reweigh.lab.train.supervisor", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--ranks", type=int, required=True, help="processes")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds without progress that count as a hang")
-    parser.add_argument("command", nargs="+", help="what follows python, after --: -m reweigh train ...")
+    parser.add_argument("command", nargs="+", help="arguments of python, after --: -m reweigh train ...")
     options = parser.parse_args(arguments)
-    ended = supervise(
-        options.command, options.ranks, patience=options.patience, tell=lambda line: print(line, file=sys.stderr)
+    result = supervise(
+        options.command, options.ranks, patience=options.patience, log=lambda line: print(line, file=sys.stderr)
     )
-    return ended.code
+    return result.code
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a method can use of a GPU, as far as that shows without one."""
+"""The GPU settings that a method can use, tested without a GPU."""
 
 from __future__ import annotations
 
@@ -12,38 +12,43 @@ from torch import nn
 
 from reweigh.lab.batches import Resident, Shuffled
 from reweigh.lab.run import Speed
-from reweigh.lab.train.captured import Captured, fastest, usable
-from reweigh.lab.train.loop import Eager
+from reweigh.lab.train.captured import CapturedStep, Step, make_step, usable_speed
+from reweigh.lab.train.step import EagerStep
 
 
-def eager_of(method: Any, optimiser: torch.optim.Optimizer) -> Eager:
+def eager_of(method: Any, optimiser: torch.optim.Optimizer) -> EagerStep:
     batches = Resident(np.zeros((8, 2), np.float32), np.arange(8) % 2, order=Shuffled(8, 4, 0))
     batches.device = torch.device("cuda")  # as far as the choice is concerned
     settings: dict[str, Any] = {"total": 10, "learning_rate": lambda step: 0.1, "autocast": nullcontext}
-    return Eager(method, batches, optimiser, **settings)
+    return EagerStep(method, batches, optimiser, **settings)
 
 
-def test_second_derivatives_are_torchs_own() -> None:
+def fastest(eager: EagerStep, speed: Speed) -> tuple[Step, str | None]:
+    used, note = usable_speed(eager, speed)
+    return make_step(eager, used), note
+
+
+def test_second_derivatives_use_only_torch() -> None:
     net = nn.Linear(2, 2)
     kind = type("Twice", (), {"differentiates_twice": True, "capture_key": lambda self, step: None, "trainable": net})
     eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
     iteration, note = fastest(eager, Speed(compile=True))
-    assert isinstance(iteration, Captured)
+    assert isinstance(iteration, CapturedStep)
     assert note == "not compiled, without own convolutions: Twice differentiates twice"
-    assert usable(eager, Speed(compile=True)) == (Speed(True, False, False), note)
+    assert usable_speed(eager, Speed(compile=True)) == (Speed(True, False, False), note)
     assert fastest(eager, Speed(kernels=False, compile=False))[1] is None
 
 
-def test_a_method_says_itself_why_it_is_not_captured() -> None:
+def test_a_method_has_the_reason_why_it_is_not_captured() -> None:
     net = nn.Linear(2, 2)
     kind = type("Video", (), {"uncaptured": "Video sorts frames", "trainable": net, "predictor": net})
     eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
     assert fastest(eager, Speed(False, False, False))[1] is None
     assert fastest(eager, Speed(True, False, False))[1] == "not captured: Video sorts frames"
-    assert usable(eager, Speed(True, True, True))[0] == Speed(False, True, True)
+    assert usable_speed(eager, Speed(True, True, True))[0] == Speed(False, True, True)
 
 
-def test_compiled_is_what_learns_also_where_another_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trained_nets_are_compiled_not_the_predictor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a resume of Masking, whose average predicts; both of two nets that teach each other."""
     compiled: list[nn.Module] = []
     monkeypatch.setattr("reweigh.lab.train.captured.compile_net", compiled.append)
@@ -59,19 +64,19 @@ def test_a_net_whose_features_a_method_reads_is_not_compiled(monkeypatch: pytest
     net = nn.Linear(2, 2)
     kind = type("Reading", (), {"reads_features": True, "capture_key": None, "trainable": net, "predictor": net})
     eager = eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1))
-    note = "not compiled: Reading reads the features of the net, and what is compiled is the whole of it"
+    note = "not compiled: Reading reads the net's features, and only the net as a whole is compiled"
     assert fastest(eager, Speed(True, False, True))[1] == note
-    assert usable(eager, Speed(True, True, True)) == (Speed(True, True, False), note)
-    assert usable(eager, Speed(True, True, False)) == (Speed(True, True, False), None)
+    assert usable_speed(eager, Speed(True, True, True)) == (Speed(True, True, False), note)
+    assert usable_speed(eager, Speed(True, True, False)) == (Speed(True, True, False), None)
 
 
-def test_one_line_says_all_that_a_method_leaves_unused() -> None:
+def test_one_note_names_all_unused_settings() -> None:
     """As DRSA and CAE, which read the net's features and cannot be captured either."""
     net = nn.Linear(2, 2)
     kind = type("Video", (), {"reads_features": True, "uncaptured": "Video sorts frames", "trainable": net})
-    found, note = usable(eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1)), Speed(True, True, True))
+    found, note = usable_speed(eager_of(kind(), torch.optim.SGD(net.parameters(), lr=0.1)), Speed(True, True, True))
     assert found == Speed(False, True, False)
     assert note == (
-        "not compiled: Video reads the features of the net, and what is compiled is the whole of it; "
+        "not compiled: Video reads the net's features, and only the net as a whole is compiled; "
         "not captured: Video sorts frames"
     )
