@@ -104,7 +104,7 @@ def _grid(groups: Sequence[Group]) -> Panels:
     lams = sorted({lam for (lam, _), _ in found})
     panels: list[Figure] = []
     for rate in sorted({member.run.rate or 0.0 for _, member in found}):
-        for column, what in (("corrupted_accuracy", "training labels as given"), ("test_accuracy", "test")):
+        for column, what in (("train_accuracy", "training labels as given"), ("test_accuracy", "test")):
             for lam in lams:
                 chosen = [
                     (beta, member) for (own, beta), member in found if own == lam and (member.run.rate or 0.0) == rate

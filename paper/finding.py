@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from reweigh.errors import DataError
-from reweigh.lab.record import Header, read_header, read_result, read_rows
+from reweigh.lab.record import Header, current_names, read_header, read_result, read_rows
 from reweigh.lab.record.files import read_json
 from reweigh.lab.record.header import DETAILS
 from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
 from reweigh.lab.report.collect import Told
 from reweigh.lab.report.figure import thin
 from reweigh.lab.spec import Run, describe
-from reweigh.metrics import given_up
+from reweigh.metrics import collapsed_classes
 
 COLUMNS = (
-    *("step", "test_accuracy", "corrupted_accuracy", "intact_accuracy"),
+    *("step", "test_accuracy", "train_accuracy", "train_accuracy_clean"),
     *("p_clean", "p_noisy", "fit_clean", "fit_noisy"),
 )
 POINTS = 40  # rows that are kept of a run
@@ -47,8 +47,8 @@ FINDING = mapping(
 """What `Finding.to_mapping` writes."""
 _FINAL = {
     "final": "test_accuracy",
-    "corrupted": "corrupted_accuracy",
-    "intact": "intact_accuracy",
+    "corrupted": "train_accuracy",
+    "intact": "train_accuracy_clean",
     "fit_clean": "fit_clean",
     "fit_noisy": "fit_noisy",
     "validation": "validation_accuracy",
@@ -119,6 +119,7 @@ class Finding:
     @classmethod
     def from_mapping(cls, content: Mapping[str, Any], environments: list[Mapping[str, Any]]) -> Finding:
         """What `to_mapping` wrote, of the shape `FINDING`."""
+        content = current_names(content)
         columns = content["columns"]
         if columns and {len(values) for values in columns.values()} != {len(columns.get("step", ()))}:
             raise ValueError(f"the columns of {content['name']} have not one number for each step")
@@ -155,7 +156,7 @@ def find(folder: Path) -> Finding | None:
     if best.get("test_accuracy") is not None:
         metrics["best"] = best["test_accuracy"]
     if rows and (means := rows[-1].get("p_by_class")):
-        metrics["given_up"] = len(given_up(means)) / len(means)
+        metrics["collapsed_classes"] = len(collapsed_classes(means)) / len(means)
     diverged = result.get("diverged")
     if diverged is not None and "validation" in metrics:
         metrics["validation"] = None  # by which it could be chosen: it predicts one class for everything

@@ -24,6 +24,7 @@ from paper.table import Block, Entry, blocks, entries, kind_of
 from paper.values import Cell, Experiment, Reported
 from reweigh.errors import DataError
 from reweigh.lab.record.files import make_folder, plain, read_json, replace_file
+from reweigh.lab.record.rows import RENAMED
 from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
 
 FORMAT = 1
@@ -180,7 +181,9 @@ def read_saved(path: Path) -> Saved:
             )
             for cell in content["cells"]
         )
-        experiment = Experiment(**told | {"metrics": tuple(told["metrics"]), "cells": cells})
+        experiment = Experiment(
+            **told | {"metrics": tuple(RENAMED.get(name, name) for name in told["metrics"]), "cells": cells}
+        )
         environments = content["environments"]
 
         def finding(mapping: Mapping[str, Any]) -> Finding:

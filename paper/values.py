@@ -23,7 +23,7 @@ METRICS: Mapping[str, str] = {
     "intact": "accuracy on the true training labels",
     "fit_clean": "share of right training labels that are fitted",
     "fit_noisy": "share of wrong training labels that are fitted",
-    "given_up": "share of classes whose training labels have a mean p below half of chance",
+    "collapsed_classes": "share of classes whose training labels have a mean p below half of chance",
     "retrained": "test accuracy at the end of a new training on corrected labels",
     "mAP": "mean average precision of retrieval",
     "CMC-1": "share of queries whose first hit is right",

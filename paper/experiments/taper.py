@@ -40,7 +40,7 @@ EXPERIMENT = Experiment(
         for weighting in WEIGHTINGS
         for precision in PRECISIONS
     ),
-    metrics=("final", "best", "corrupted", "intact", "given_up"),
+    metrics=("final", "best", "corrupted", "intact", "collapsed_classes"),
     seeds=(0, 1, 2),
     differs=(
         "Not in the paper, which has no taper in its text and 5e-7 after DN in its program. Runs of 5,000 iterations, "

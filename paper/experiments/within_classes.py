@@ -41,7 +41,7 @@ EXPERIMENT = Experiment(
             *(Cell(f"{weighting}, within classes", column, run(column, weighting, "class")) for weighting in NARROWER),
         )
     ),
-    metrics=("final", "best", "corrupted", "intact", "given_up"),
+    metrics=("final", "best", "corrupted", "intact", "collapsed_classes"),
     seeds=(0, 1, 2),
     differs="Not in the paper, which normalises over the batch. Short runs; CifarNet by a cosine schedule.",
     cost=430,

@@ -43,7 +43,7 @@ def test_with_results(site: Path, measured: Callable[..., Finding]) -> None:
     pytest.importorskip("matplotlib")
     from results import main
 
-    columns = {"step": [1, 2], "test_accuracy": [0.3, 0.5], "corrupted_accuracy": [0.2, 0.3]}
+    columns = {"step": [1, 2], "test_accuracy": [0.3, 0.5], "train_accuracy": [0.2, 0.3]}
     columns |= {"p_clean": [0.2, 0.4], "p_noisy": [0.1, 0.2]}
     runs = {beta: ours(0.4, weighting=f"DM(0.5, {beta})") for beta in (8, 12)}
     cells = tuple(Cell(f"DM(0.5, {beta})", "r = 0.4", run, (Reported("final", 79.9),)) for beta, run in runs.items())

@@ -149,7 +149,7 @@ def test_data_are_corrected_as_suspects_reads_them(reweigh, table: Path, tmp_pat
     assert told["retrained"]["before"]["wrong_labels"] is None  # nobody knows
     assert told["retrained"]["after"]["wrong_labels"] is None
     after = tmp_path / "runs" / told["retrained"]["runs"]["after"]
-    assert "intact_accuracy" not in read_rows(after)[-1]  # the labels from before are not the truth
+    assert "train_accuracy_clean" not in read_rows(after)[-1]  # the labels from before are not the truth
     assert told["options"]["label_column"] == "verdict"
     assert table.read_bytes() == before
 

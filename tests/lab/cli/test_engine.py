@@ -32,16 +32,18 @@ def test_the_noisy_holdout_is_called_so_all_the_way(reweigh, mine: Path, tmp_pat
         assert "test accuracy" not in said
 
 
-def test_labels_are_only_called_corrupted_where_they_are(reweigh, mine: Path, finished: Path, tmp_path: Path) -> None:
+def test_the_accuracy_on_clean_labels_is_shown_where_they_are_known(
+    reweigh, mine: Path, finished: Path, tmp_path: Path
+) -> None:
     line = ["--data", mine, "--net", "linear", "--weighting", "CCE", "--iterations", 20, "--evaluate-every", 10]
     ended = reweigh("train", *line, "--device", "cpu", "--runs", tmp_path)
     shown = reweigh("show", ended.stdout.splitlines()[0]).stdout
     for said, times in ((ended.stdout, 1), (ended.stderr, 2), (shown, 2)):
-        assert said.count("training accuracy") == times
-        assert "corrupted" not in said
+        assert said.count("train accuracy") == times
+        assert "train accuracy clean" not in said
     noisy = reweigh("show", finished).stdout
-    assert noisy.count("corrupted accuracy") == noisy.count("intact accuracy") == 2
-    assert "training accuracy" not in noisy
+    assert noisy.count("train accuracy clean") == 2
+    assert noisy.count("train accuracy") == 4
 
 
 def test_a_run_that_diverged(reweigh, mine: Path, tmp_path: Path) -> None:
@@ -85,11 +87,11 @@ def test_a_net_that_cannot_be_used(reweigh, tmp_path: Path, net: str, shape, tol
     ("classes", "told"),
     [
         ([], ""),
-        (["cat"], "1 class given up: cat (mean p of its labels below half of chance)"),
-        (list("abcdefg"), "7 classes given up: a, b, c, d, e and 2 more (mean p"),
+        (["cat"], "1 collapsed class: cat (mean p of its labels below half of chance)"),
+        (list("abcdefg"), "7 collapsed classes: a, b, c, d, e and 2 more (mean p"),
     ],
 )
-def test_classes_given_up_are_told_with_the_result(capsys, classes: list[str], told: str) -> None:
-    print_result({"final": {"test_accuracy": 0.4}, "best": None, "diverged": None, "given_up": classes})
+def test_collapsed_classes_are_shown_with_the_result(capsys, classes: list[str], told: str) -> None:
+    print_result({"final": {"test_accuracy": 0.4}, "best": None, "diverged": None, "collapsed_classes": classes})
     said = capsys.readouterr().out.splitlines()
-    assert (told in said[-1]) if told else not any("given up" in line for line in said)
+    assert (told in said[-1]) if told else not any("collapsed" in line for line in said)

@@ -12,7 +12,7 @@ from reweigh.lab.record import read_rows
 def test_a_run_is_shown_whole(reweigh, finished: Path) -> None:
     ended = reweigh("show", finished)
     assert ended.code == 0
-    for word in ("weighting", "GCE(0.7)", "measured noise", "data hash", "torch", "corrupted", "over time", "final"):
+    for word in ("weighting", "GCE(0.7)", "measured noise", "data hash", "torch", "train", "over time", "final"):
         assert word in ended.stdout
     assert "█" in ended.stdout
 

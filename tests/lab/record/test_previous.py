@@ -23,6 +23,7 @@ from reweigh.lab.record import (
     summarise,
     unpack,
 )
+from reweigh.lab.record.rows import RENAMED
 from reweigh.lab.run import execute
 from reweigh.lab.train.model import load_model
 
@@ -59,6 +60,18 @@ def test_a_finished_run_is_read(root: Path, name: str) -> None:
     assert result["diverged"] is None
 
 
+@pytest.mark.parametrize("name", list(STATES))
+def test_old_names_are_replaced(root: Path, name: str) -> None:
+    _, rows, result = read_whole(root / name)
+    assert "corrupted_accuracy" in (root / name / "rows.jsonl").read_text()
+    for row in (*rows, *([result["final"]] if result else [])):
+        assert {"train_accuracy", "train_accuracy_clean"} <= row.keys()
+        assert not row.keys() & RENAMED.keys()
+    if result is not None:
+        assert result["collapsed_classes"] == []
+        assert "given_up" not in result
+
+
 def test_p_and_margins_are_read(root: Path) -> None:
     header, rows, _ = read_whole(root / DM)
     p, margins = read_p(root / DM), read_margins(root / DM)
@@ -73,6 +86,7 @@ def test_a_model_is_loaded(root: Path, name: str, which: str) -> None:
     net, card = load_model(root / name, which)
     assert net(torch.zeros(2, 64)).shape == (2, 10)
     assert card.run == summarise(root / name).run
+    assert "train_accuracy" in card.metrics["final"]
 
 
 def test_the_command_line_reads_them(root: Path) -> None:

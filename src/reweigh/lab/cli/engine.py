@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from reweigh.lab.run import Speed, Update
 
-SHOWN = ("loss", "test_accuracy", "corrupted_accuracy", "intact_accuracy")
+SHOWN = ("loss", "test_accuracy", "train_accuracy", "train_accuracy_clean")
 
 
 def carry_out(
@@ -77,28 +77,19 @@ def summary(row: Mapping[str, Any], holdout: str = "test") -> str:
     >>> summary({"step": 100, "loss": None, "test_accuracy": 0.1}, "noisy hold-out")
     'loss not finite, noisy hold-out accuracy 0.1'
     """
-    columns = {name: called(name, holdout, knows_truth([row])) for name in SHOWN}
+    columns = {name: called(name, holdout) for name in SHOWN}
     told = {name: number(row[name]) for name in SHOWN if row.get(name) is not None}
     if "loss" in row and row["loss"] is None:
         told = {"loss": "not finite"} | told
     return ", ".join(f"{columns[name]} {value}" for name, value in told.items())
 
 
-def knows_truth(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether rows are of a run that knows which of its labels are wrong."""
-    return any("intact_accuracy" in row for row in rows)
-
-
-def called(column: str, holdout: str, truth: bool = True) -> str:
-    """A column of the rows in words; a hold-out with wrong labels is called so, and labels corrupted only if they are.
+def called(column: str, holdout: str) -> str:
+    """A column of the rows in words; a hold-out with wrong labels is called so.
 
     >>> called("test_accuracy", "noisy hold-out"), called("p_mean", "noisy hold-out")
     ('noisy hold-out accuracy', 'p mean')
-    >>> called("corrupted_accuracy", "test"), called("corrupted_accuracy", "test", truth=False)
-    ('corrupted accuracy', 'training accuracy')
     """
-    if column == "corrupted_accuracy" and not truth:
-        return "training accuracy"
     return column.replace("test_", f"{holdout}_").replace("_", " ")
 
 
@@ -124,7 +115,7 @@ def print_result(result: Mapping[str, Any]) -> None:
     if result.get("diverged") is not None:
         print(f"training diverged: not finite at iteration {result['diverged']}; try a smaller --lr")
     elif told := caveat(result):
-        whose = "its" if len(result["given_up"]) == 1 else "their"
+        whose = "its" if len(result["collapsed_classes"]) == 1 else "their"
         remedies = "another --lr, a smaller or a rising beta, --normalise class"
         print(f"{told} (mean p of {whose} labels below half of chance); try {remedies}")
 
@@ -134,5 +125,5 @@ def result_table(result: Mapping[str, Any]) -> RenderableType:
     final, best = result.get("final") or {}, result.get("best") or {}
     holdout = str(result.get("holdout", "test"))
     names = [name for name, value in final.items() if isinstance(value, int | float)]
-    rows = [(called(name, holdout, knows_truth([final])), final[name], best.get(name)) for name in names]
+    rows = [(called(name, holdout), final[name], best.get(name)) for name in names]
     return table(("", "final", "best"), rows)

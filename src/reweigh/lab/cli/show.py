@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reweigh.lab.cli.engine import called, knows_truth, print_result
+from reweigh.lab.cli.engine import called, print_result
 from reweigh.lab.cli.find import find_run
 from reweigh.lab.cli.options import Json, RunsRoot
 from reweigh.lab.cli.terminal import can_print, console, number, print_json, table
@@ -25,8 +25,8 @@ SHOWN = (
     "loss",
     "test_accuracy",
     "validation_accuracy",
-    "corrupted_accuracy",
-    "intact_accuracy",
+    "train_accuracy",
+    "train_accuracy_clean",
     "fit_clean",
     "fit_noisy",
     "p_clean",
@@ -87,7 +87,7 @@ def provenance(header: Header) -> list[tuple[str, str]]:
 def rows_table(rows: Sequence[Mapping[str, Any]], most: int, width: int, holdout: str = "test") -> RenderableType:
     """The rows, or `most` of them from the first to the last, with the columns that `width` has room for."""
     names = [name for name in SHOWN if any(row.get(name) is not None for row in rows)]
-    heads = [called(name, holdout, knows_truth(rows)).split() for name in names]
+    heads = [called(name, holdout).split() for name in names]
     chosen = [[number(rows[i].get(name)) for name in names] for i in spaced(len(rows), most)]
     room = [2 + max(map(len, (*head, *column))) for head, *column in zip(heads, *chosen, strict=True)]
     fit = sum(total <= width for total in accumulate(room))
@@ -104,7 +104,7 @@ def curves_table(rows: Sequence[Mapping[str, Any]], holdout: str = "test") -> Re
         values = [rows[i].get(name) for i in spaced(len(rows), WIDEST)]
         there = [value for value in values if value is not None]
         if there:
-            lines.append((called(name, holdout, knows_truth(rows)), sparkline(values, ramp), there[0], there[-1]))
+            lines.append((called(name, holdout), sparkline(values, ramp), there[0], there[-1]))
     return table(("", "over time", "first", "last"), lines, left=2)
 
 

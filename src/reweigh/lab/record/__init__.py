@@ -15,7 +15,7 @@ from reweigh.lab.record.record import (
     read_whole,
     summarise,
 )
-from reweigh.lab.record.rows import History, Margins
+from reweigh.lab.record.rows import History, Margins, current_names
 
 __all__ = [
     "Header",
@@ -26,6 +26,7 @@ __all__ = [
     "Summary",
     "Unpacked",
     "caveat",
+    "current_names",
     "environment",
     "list_runs",
     "pack",

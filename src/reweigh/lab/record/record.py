@@ -30,6 +30,7 @@ from reweigh.lab.record.rows import (
     check_steps,
     column_bytes,
     column_type,
+    current_names,
     margin_bytes,
     margin_type,
     row_bytes,
@@ -48,7 +49,7 @@ _RESULT = mapping(
         "best": maybe(_SCORES),
         "holdout": text,
         "diverged": maybe(whole),
-        "given_up": listed(text),
+        "collapsed_classes": listed(text),
         "reliability": listed(mapping({"confidence": maybe(number), "accuracy": maybe(number)})),
         "per_class_accuracy": listed(maybe(number)),
         "seconds": number,
@@ -193,7 +194,7 @@ def read_result(folder: Path | str) -> dict[str, Any] | None:
     path = Path(folder) / "result.json"
     if not path.exists():
         return None
-    result = read_json(path)
+    result = current_names(read_json(path))
     check_shape(path, result, _RESULT)
     return result
 

@@ -12,7 +12,7 @@ A line or record that a killed process left unfinished at the end is not there, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,8 +55,27 @@ class Margins(NamedTuple):
 LISTS = ("p_histogram", "p_histogram_clean", "p_histogram_noisy", "weight_histogram", "p_by_class")
 _ROW = mapping({"step": whole}, dict.fromkeys(LISTS, listed(maybe(number))), rest=maybe(number))
 
+RENAMED = {  # names that versions up to 0.1 wrote
+    "corrupted_accuracy": "train_accuracy",
+    "intact_accuracy": "train_accuracy_clean",
+    "given_up": "collapsed_classes",
+}
+
 LARGEST_MARGIN = float(np.finfo(np.float16).max)
 MOST_CLASSES = 2**16
+
+
+def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row, a result or the like with names of earlier versions replaced, at the top and one level below.
+
+    >>> current_names({"given_up": [], "final": {"step": 60, "corrupted_accuracy": 0.3}})
+    {'collapsed_classes': [], 'final': {'step': 60, 'train_accuracy': 0.3}}
+    """
+
+    def rename(level: Mapping[str, Any]) -> dict[str, Any]:
+        return {RENAMED.get(name, name): value for name, value in level.items()}
+
+    return {name: rename(value) if isinstance(value, dict) else value for name, value in rename(values).items()}
 
 
 def scan_rows(path: Path) -> Rows:
@@ -84,7 +103,7 @@ def scan_rows(path: Path) -> Rows:
             if name in row and len(row[name]) != (expected := lengths.setdefault(name, len(row[name]))):
                 raise DataError(f"{path}, line {count}: {name} has {len(row[name])} numbers; expected {expected}")
         end += len(line) + 1
-        found.rows.append(row)
+        found.rows.append(current_names(row))
         found.ends.append(end)
     return found
 

@@ -61,7 +61,7 @@ _FIGURES = (
         "Training accuracy",
         "accuracy",
         "On the labels as given (solid) and, where they are known, on the true ones (dashed).",
-        (("corrupted_accuracy", "given labels"), ("intact_accuracy", "true labels")),
+        (("train_accuracy", "given labels"), ("train_accuracy_clean", "true labels")),
     ),
     _Told(
         "weight",

@@ -18,7 +18,7 @@ from reweigh.lab.spec import Run
 from reweigh.lab.train import checkpoint
 from reweigh.lab.train.evaluate import Seen
 from reweigh.lab.train.model import Card, save_model
-from reweigh.metrics import given_up, per_class_accuracy, reliability
+from reweigh.metrics import collapsed_classes, per_class_accuracy, reliability
 from reweigh.noise import label_hash
 
 
@@ -100,8 +100,8 @@ def result_of(
     """Final and best, side by side; best of test checkpoints is what papers print, and is optimistic.
 
     `diverged` is the first iteration at which the loss or the outputs were found not to be finite, None where they
-    always were. Best is from before, None where there is no before. `given_up` names the classes that the net has
-    turned away from by the end.
+    always were. Best is from before, None where there is no before. `collapsed_classes` names the classes that the
+    net has stopped predicting by the end.
     """
     final = {key: value for key, value in rows[-1].items() if not isinstance(value, list)}
     sound = takewhile(lambda row: not has_diverged(row), rows)
@@ -112,7 +112,9 @@ def result_of(
         "best": None if top is None else {"step": top["step"], "test_accuracy": top["test_accuracy"]},
         "holdout": material.dataset.holdout,
         "diverged": next((row["step"] for row in rows if has_diverged(row)), None),
-        "given_up": [material.dataset.class_names[c] for c in given_up(rows[-1].get("p_by_class", []))],
+        "collapsed_classes": [
+            material.dataset.class_names[c] for c in collapsed_classes(rows[-1].get("p_by_class", []))
+        ],
         "kept": {
             "step": best.step,
             "by": "validation" if material.validation is not None else material.dataset.holdout,

@@ -123,16 +123,16 @@ def training_row(seen: Seen, given: Tensor, clean: Tensor | None, num_classes: i
 
     With the truth known, as the paper's tables have it:
 
-        corrupted_accuracy, intact_accuracy    on the given labels, and on the true ones
+        train_accuracy, train_accuracy_clean    on the given labels, and on the true ones
         fit_clean, fit_noisy                   on the given labels of the examples that are right, and that are wrong
         p_clean, p_noisy                       mean p of the given label on each
         weight_noisy                           the share of all weight that wrong labels get
 
-    Without it the same columns of the whole: corrupted_accuracy and p_mean. Always: p_histogram and
+    Without it the same columns of the whole: train_accuracy and p_mean. Always: p_histogram and
     weight_histogram over 20 equal bins of p (as shares), and p_by_class by given label.
     """
     row: dict[str, Any] = {
-        "corrupted_accuracy": accuracy(seen.predicted, given),
+        "train_accuracy": accuracy(seen.predicted, given),
         "p_mean": seen.p.mean().item(),
         "p_histogram": _histogram(seen.p, torch.ones_like(seen.p)),
     }
@@ -145,7 +145,7 @@ def training_row(seen: Seen, given: Tensor, clean: Tensor | None, num_classes: i
             round(t / n, 6) if n else None for t, n in zip(total.tolist(), count.tolist(), strict=True)
         ]
     if clean is not None:
-        row["intact_accuracy"] = accuracy(seen.predicted, clean)
+        row["train_accuracy_clean"] = accuracy(seen.predicted, clean)
         wrong = given != clean
         for name, subset in (("clean", ~wrong), ("noisy", wrong)):
             row[f"fit_{name}"] = accuracy(seen.predicted[subset], given[subset])
