@@ -11,7 +11,7 @@ from reweigh.errors import DataError
 from reweigh.lab.record import Header, current_names, read_header, read_result, read_rows
 from reweigh.lab.record.files import read_json
 from reweigh.lab.record.header import DETAILS
-from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
+from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of, string
 from reweigh.lab.report.collect import Told
 from reweigh.lab.report.figure import thin
 from reweigh.lab.spec import Run, describe
@@ -24,25 +24,25 @@ COLUMNS = (
 POINTS = 40  # rows that are kept of a run
 DIGITS = 5
 RETRIEVAL = "retrieval.json"
-_METRICS = mapping(rest=maybe(number))
-FINDING = mapping(
+_METRICS = object_of(rest=nullable(number))
+FINDING = object_of(
     {
-        "name": text,
-        "header": mapping(
+        "name": string,
+        "header": object_of(
             {
-                "run": mapping(),
-                "data_hash": text,
-                "label_hash": text,
-                "examples": whole,
+                "run": object_of(),
+                "data_hash": string,
+                "label_hash": string,
+                "examples": integer,
                 "details": DETAILS,
-                "environments": listed(whole),
+                "environments": list_of(integer),
             }
         ),
         "metrics": _METRICS,
-        "columns": mapping({}, {"step": listed(whole)}, rest=listed(maybe(number))),
-        "seconds": maybe(number),
+        "columns": object_of({}, {"step": list_of(integer)}, rest=list_of(nullable(number))),
+        "seconds": nullable(number),
     },
-    {"diverged": maybe(whole)},
+    {"diverged": nullable(integer)},
 )
 """What `Finding.to_mapping` writes."""
 _FINAL = {
@@ -148,7 +148,7 @@ def find(folder: Path) -> Finding | None:
             return None
         header, rows = read_header(folder), read_rows(folder)
         scores: dict[str, Any] = read_json(folder / RETRIEVAL) if (folder / RETRIEVAL).exists() else {}
-        check_shape(folder / RETRIEVAL, scores, _METRICS)
+        check_schema(folder / RETRIEVAL, scores, _METRICS)
     except DataError:
         return None
     final, best = result.get("final") or {}, result.get("best") or {}

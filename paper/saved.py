@@ -25,29 +25,29 @@ from paper.values import Cell, Experiment, Reported
 from reweigh.errors import DataError
 from reweigh.lab.record.files import make_folder, plain, read_json, replace_file
 from reweigh.lab.record.rows import RENAMED
-from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
+from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of, string
 
 FORMAT = 1
 _TOLD = ("name", "title", "protocol", "metrics", "differs", "cost", "cost_on", "figure", "figure_rate")
-_PLACE = {"row": text, "column": text}
-_REPORTED = mapping({"metric": text, "value": number}, {"quoted": text, "deviation": maybe(number)})
-_EXPERIMENT = mapping(
-    {"name": text, "title": text, "protocol": text, "metrics": listed(text)},
+_PLACE = {"row": string, "column": string}
+_REPORTED = object_of({"metric": string, "value": number}, {"quoted": string, "deviation": nullable(number)})
+_EXPERIMENT = object_of(
+    {"name": string, "title": string, "protocol": string, "metrics": list_of(string)},
     {
-        "differs": text,
-        "cost": maybe(number),
-        "cost_on": text,
-        "figure": maybe(text),
-        "figure_rate": maybe(number),
+        "differs": string,
+        "cost": nullable(number),
+        "cost_on": string,
+        "figure": nullable(string),
+        "figure_rate": nullable(number),
     },
 )
-_SAVED = mapping(
+_SAVED = object_of(
     {
         "experiment": _EXPERIMENT,
-        "cells": listed(mapping({**_PLACE, "reported": listed(_REPORTED), "note": text})),
-        "entries": listed(mapping({**_PLACE, "seed": whole, "chosen": text, "finding": FINDING})),
-        "trials": listed(FINDING),
-        "environments": listed(mapping()),
+        "cells": list_of(object_of({**_PLACE, "reported": list_of(_REPORTED), "note": string})),
+        "entries": list_of(object_of({**_PLACE, "seed": integer, "chosen": string, "finding": FINDING})),
+        "trials": list_of(FINDING),
+        "environments": list_of(object_of()),
     }
 )
 
@@ -168,7 +168,7 @@ def read_saved(path: Path) -> Saved:
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
-    check_shape(path, content, _SAVED)
+    check_schema(path, content, _SAVED)
     try:
         told = content["experiment"]
         cells = tuple(

@@ -12,26 +12,33 @@ from typing import Any
 
 from reweigh.errors import DataError
 from reweigh.lab.record.files import read_json
-from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
+from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of, string
 from reweigh.lab.spec import Run
 
 FORMAT = 1
 
-_NOISE = mapping(
-    {"kind": text, "rate": maybe(number), "measured": number, "hash": text}, {"counts": maybe(listed(listed(number)))}
+_NOISE = object_of(
+    {"kind": string, "rate": nullable(number), "measured": number, "hash": string},
+    {"counts": nullable(list_of(list_of(number)))},
 )
-DETAILS = mapping(
+DETAILS = object_of(
     {},
-    {"name": text, "holdout": text, "class_names": listed(text), "class_counts": listed(whole), "noise": _NOISE},
-)
-_HEADER = mapping(
     {
-        "run": mapping(),
-        "data_hash": text,
-        "label_hash": text,
-        "examples": whole,
+        "name": string,
+        "holdout": string,
+        "class_names": list_of(string),
+        "class_counts": list_of(integer),
+        "noise": _NOISE,
+    },
+)
+_HEADER = object_of(
+    {
+        "run": object_of(),
+        "data_hash": string,
+        "label_hash": string,
+        "examples": integer,
         "details": DETAILS,
-        "environments": listed(mapping()),
+        "environments": list_of(object_of()),
     }
 )
 
@@ -75,7 +82,7 @@ def read_header(folder: Path) -> Header:
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
-    check_shape(path, content, _HEADER)
+    check_schema(path, content, _HEADER)
     try:
         header = Header(
             run=Run.from_mapping(content["run"]),

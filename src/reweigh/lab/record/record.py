@@ -38,20 +38,20 @@ from reweigh.lab.record.rows import (
     scan_margins,
     scan_rows,
 )
-from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
+from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of, string
 from reweigh.lab.spec import Run
 
-_SCORES = mapping(rest=maybe(number))
-_RESULT = mapping(
+_SCORES = object_of(rest=nullable(number))
+_RESULT = object_of(
     {},
     {
         "final": _SCORES,
-        "best": maybe(_SCORES),
-        "holdout": text,
-        "diverged": maybe(whole),
-        "collapsed_classes": listed(text),
-        "reliability": listed(mapping({"confidence": maybe(number), "accuracy": maybe(number)})),
-        "per_class_accuracy": listed(maybe(number)),
+        "best": nullable(_SCORES),
+        "holdout": string,
+        "diverged": nullable(integer),
+        "collapsed_classes": list_of(string),
+        "reliability": list_of(object_of({"confidence": nullable(number), "accuracy": nullable(number)})),
+        "per_class_accuracy": list_of(nullable(number)),
         "seconds": number,
     },
 )
@@ -195,7 +195,7 @@ def read_result(folder: Path | str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     result = current_names(read_json(path))
-    check_shape(path, result, _RESULT)
+    check_schema(path, result, _RESULT)
     return result
 
 

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reweigh.errors import DataError
 from reweigh.lab.record.files import plain
-from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, whole
+from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of
 from reweigh.lab.spec import Run
 
 
@@ -53,7 +53,7 @@ class Margins(NamedTuple):
 
 # columns of a row that are lists, of one length; the others are numbers, and null stands for what is not finite
 LISTS = ("p_histogram", "p_histogram_clean", "p_histogram_noisy", "weight_histogram", "p_by_class")
-_ROW = mapping({"step": whole}, dict.fromkeys(LISTS, listed(maybe(number))), rest=maybe(number))
+_ROW = object_of({"step": integer}, dict.fromkeys(LISTS, list_of(nullable(number))), rest=nullable(number))
 
 RENAMED = {  # names that versions up to 0.1 wrote
     "corrupted_accuracy": "train_accuracy",
@@ -98,7 +98,7 @@ def scan_rows(path: Path) -> Rows:
             if count == len(lines):  # blocks of one write may reach the disk out of order
                 break
             raise DataError(f"{path}, line {count}: expected a JSON object with a rising step, found {line[:60]!r}")
-        check_shape(f"{path}, line {count}", row, _ROW)
+        check_schema(f"{path}, line {count}", row, _ROW)
         for name in LISTS:
             if name in row and len(row[name]) != (expected := lengths.setdefault(name, len(row[name]))):
                 raise DataError(f"{path}, line {count}: {name} has {len(row[name])} numbers; expected {expected}")
