@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from reweigh.lab.record import environment, read_result
-from reweigh.lab.record.files import plain
+from reweigh.lab.record.files import jsonable
 from reweigh.lab.run import execute
 from reweigh.lab.search import parse_space, plan_search, search
 from reweigh.lab.search.storage import quiet
@@ -86,7 +86,7 @@ def main() -> None:
         "results": summary(lines),
         "seconds": round(time.perf_counter() - started),
     }
-    (out / "search.json").write_text(json.dumps(plain(report), indent=2) + "\n")
+    (out / "search.json").write_text(json.dumps(jsonable(report), indent=2) + "\n")
     draw(lines, out / "search.png")
     print(json.dumps(report["results"], indent=2))
 

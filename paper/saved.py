@@ -23,7 +23,7 @@ from paper.plan import tasks, trials
 from paper.table import Block, Entry, blocks, entries, kind_of
 from paper.values import Cell, Experiment, Reported
 from reweigh.errors import DataError
-from reweigh.lab.record.files import make_folder, plain, read_json, replace_file
+from reweigh.lab.record.files import jsonable, make_folder, read_json, replace_file
 from reweigh.lab.record.rows import RENAMED
 from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of, string
 
@@ -157,7 +157,7 @@ def save(saved: Saved, path: Path) -> None:
         "environments": environments,
     }
     make_folder(path.parent)
-    written = json.dumps(plain(content), allow_nan=False, indent=None, separators=(",", ":"))
+    written = json.dumps(jsonable(content), allow_nan=False, indent=None, separators=(",", ":"))
     # one entry a line: a change shows as the lines that changed
     written = written.replace('{"row":', '\n{"row":').replace('{"name":', '\n{"name":') + "\n"
     replace_file(path, lambda file: file.write(written.encode()))

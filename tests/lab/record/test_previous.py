@@ -19,7 +19,7 @@ from reweigh.lab.record import (
     read_p,
     read_result,
     read_rows,
-    read_whole,
+    read_run,
     summarise,
     unpack,
 )
@@ -52,7 +52,7 @@ def test_all_are_listed(root: Path) -> None:
 
 @pytest.mark.parametrize("name", [DM, ELR])
 def test_a_finished_run_is_read(root: Path, name: str) -> None:
-    header, rows, result = read_whole(root / name)
+    header, rows, result = read_run(root / name)
     assert header.details["noise"]["measured"] == pytest.approx(0.39583, abs=1e-5)
     assert [row["step"] for row in rows] == [20, 40, 60]
     assert result is not None
@@ -62,7 +62,7 @@ def test_a_finished_run_is_read(root: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", list(STATES))
 def test_old_names_are_replaced(root: Path, name: str) -> None:
-    _, rows, result = read_whole(root / name)
+    _, rows, result = read_run(root / name)
     assert "corrupted_accuracy" in (root / name / "rows.jsonl").read_text()
     for row in (*rows, *([result["final"]] if result else [])):
         assert {"train_accuracy", "train_accuracy_clean"} <= row.keys()
@@ -73,7 +73,7 @@ def test_old_names_are_replaced(root: Path, name: str) -> None:
 
 
 def test_p_and_margins_are_read(root: Path) -> None:
-    header, rows, _ = read_whole(root / DM)
+    header, rows, _ = read_run(root / DM)
     p, margins = read_p(root / DM), read_margins(root / DM)
     assert p.steps.tolist() == margins.steps.tolist() == [20, 40, 60]
     assert p.p.shape == margins.margins.shape == margins.rivals.shape == (header.examples, 3)
@@ -120,7 +120,7 @@ def test_the_interrupted_run_resumes(root: Path, tmp_path: Path) -> None:
     assert min(steps) >= 31  # it did not start again
     assert summarise(root / GCE).state == "done"
     execute(run, tmp_path / "scratch")
-    resumed, scratch = read_whole(root / GCE), read_whole(tmp_path / "scratch" / GCE)
+    resumed, scratch = read_run(root / GCE), read_run(tmp_path / "scratch" / GCE)
     assert [list(row) for row in resumed[1]] == [list(row) for row in scratch[1]]
     for old, new in zip(resumed[1], scratch[1], strict=True):
         assert old == {key: pytest.approx(value, **TOLERANCE) for key, value in new.items()}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reweigh.lab.record import Header, Record, environment
-from reweigh.lab.record.files import append
+from reweigh.lab.record.files import append_bytes
 from reweigh.lab.record.rows import row_bytes
 from reweigh.lab.spec import Run
 
@@ -55,7 +55,9 @@ def make_run() -> Callable[..., Path]:
         folder = root / run.folder_name()
         with Record(folder, Header(run, data_hash, "e" * 64, 400, details), here) as record:
             rows = [_row(step, seed, rate, evaluations, top, len(classes)) for step in range(1, evaluations + 1)]
-            append(folder / "rows.jsonl", b"".join(map(row_bytes, rows)))  # all at once: a disk is slow to be sure
+            append_bytes(
+                folder / "rows.jsonl", b"".join(map(row_bytes, rows))
+            )  # all at once: a disk is slow to be sure
             if done:
                 best = max(rows, key=lambda row: row["test_accuracy"])
                 record.finish(

@@ -45,10 +45,10 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a run: what it is, where it comes from, how it went, what it gave."""
-    from reweigh.lab.record import read_whole
+    from reweigh.lab.record import read_run
 
     folder = find_run(run, runs)
-    header, rows, result = read_whole(folder)
+    header, rows, result = read_run(folder)
     if as_json:
         print_json({"folder": str(folder), "header": header.to_mapping(), "rows": rows, "result": result})
         return

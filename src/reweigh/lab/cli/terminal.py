@@ -29,9 +29,9 @@ def say(sentence: str) -> None:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on standard output; NaN and infinities become null."""
-    from reweigh.lab.record.files import plain
+    from reweigh.lab.record.files import jsonable
 
-    print(json.dumps(plain(value), allow_nan=False), flush=True)
+    print(json.dumps(jsonable(value), allow_nan=False), flush=True)
 
 
 def table(

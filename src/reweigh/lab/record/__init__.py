@@ -1,18 +1,18 @@
 """A run's record: header, rows, result; and many of them as one file."""
 
 from reweigh.lab.record.archive import Unpacked, pack, unpack
-from reweigh.lab.record.caveat import caveat
 from reweigh.lab.record.files import RecordError
 from reweigh.lab.record.header import Header, environment, read_header
 from reweigh.lab.record.record import (
     Record,
     Summary,
+    caveat,
     list_runs,
     read_margins,
     read_p,
     read_result,
     read_rows,
-    read_whole,
+    read_run,
     summarise,
 )
 from reweigh.lab.record.rows import History, Margins, current_names
@@ -35,7 +35,7 @@ __all__ = [
     "read_p",
     "read_result",
     "read_rows",
-    "read_whole",
+    "read_run",
     "summarise",
     "unpack",
 ]

@@ -57,7 +57,7 @@ def replace_file(
     sync_folder(path.parent)
 
 
-def append(path: Path, data: bytes) -> None:
+def append_bytes(path: Path, data: bytes) -> None:
     """Add `data` at the end of `path` and bring it to the disk; where that fails, cut off what had been added."""
     try:
         new = not path.exists()
@@ -81,7 +81,7 @@ def append(path: Path, data: bytes) -> None:
         raise _refusal("append to", path, error, "all that was written before is intact") from error
 
 
-def cut(path: Path, size: int) -> None:
+def truncate(path: Path, size: int) -> None:
     """Shorten a file to `size` bytes, if it is there and longer."""
     try:
         if path.exists() and path.stat().st_size > size:
@@ -112,7 +112,7 @@ def sync_folder(path: Path) -> None:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Replace `path` by the value as JSON; NaN and infinities become null."""
-    text = json.dumps(plain(value), indent=2, allow_nan=False) + "\n"
+    text = json.dumps(jsonable(value), indent=2, allow_nan=False) + "\n"
     replace_file(path, lambda file: file.write(text.encode()))
 
 
@@ -137,19 +137,19 @@ def sha256_of(path: Path) -> str:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """The value in what JSON has: arrays and tensors as lists, NaN and infinities as None.
 
-    >>> plain({"loss": float("nan"), "steps": (1, 2)})
+    >>> jsonable({"loss": float("nan"), "steps": (1, 2)})
     {'loss': None, 'steps': [1, 2]}
     """
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [jsonable(item) for item in value]
     if isinstance(value, float):
         return float(value) if isfinite(value) else None
-    return plain(value.tolist()) if hasattr(value, "tolist") else value
+    return jsonable(value.tolist()) if hasattr(value, "tolist") else value
 
 
 class Lock:

@@ -21,7 +21,16 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from numpy.typing import ArrayLike
 
 from reweigh.errors import DataError
-from reweigh.lab.record.files import Lock, RecordError, append, cut, make_folder, plain, read_json, write_json
+from reweigh.lab.record.files import (
+    Lock,
+    RecordError,
+    append_bytes,
+    jsonable,
+    make_folder,
+    read_json,
+    truncate,
+    write_json,
+)
 from reweigh.lab.record.header import Header, check_same, read_header
 from reweigh.lab.record.rows import (
     History,
@@ -55,6 +64,8 @@ _RESULT = object_of(
         "seconds": number,
     },
 )
+
+MAX_CLASSES_NAMED = 5
 
 State: TypeAlias = Literal["done", "resumable", "broken"]
 
@@ -93,7 +104,7 @@ class Record:
             there = read_header(self.folder)
             check_same(path, there, header)
             header = there
-        here = plain(environment)
+        here = jsonable(environment)
         if not header.environments or header.environments[-1] != here:
             header = replace(header, environments=(*header.environments, here))
             write_json(path, header.to_mapping())
@@ -143,7 +154,7 @@ class Record:
         """
         self._find(step, self.header, due)
         for path, end in self._ends.items():
-            cut(path, end)
+            truncate(path, end)
 
     def append(
         self,
@@ -162,8 +173,8 @@ class Record:
             added[self._margins] = margin_bytes(row["step"], *margins, self.header.examples)
         added[self._rows] = line  # last: an evaluation without its row does not count
         for path, data in added.items():
-            cut(path, self._ends[path])
-            append(path, data)
+            truncate(path, self._ends[path])
+            append_bytes(path, data)
         self._ends |= {path: self._ends[path] + len(data) for path, data in added.items()}
         self._last = row["step"]
 
@@ -199,7 +210,7 @@ def read_result(folder: Path | str) -> dict[str, Any] | None:
     return result
 
 
-def read_whole(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str, Any] | None]:
+def read_run(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str, Any] | None]:
     """Header, rows and result of a run, which must tell of the same classes."""
     folder = Path(folder)
     header, rows, result = read_header(folder), read_rows(folder), read_result(folder)
@@ -241,7 +252,7 @@ def summarise(folder: Path | str) -> Summary:
     """The state of one run folder."""
     folder = Path(folder)
     try:
-        header, rows, result = read_whole(folder)
+        header, rows, result = read_run(folder)
     except DataError as error:
         return Summary(folder, "broken", None, -1, None, str(error))
     step = rows[-1]["step"] if rows else -1
@@ -270,3 +281,21 @@ def _may_be_run(folder: Path) -> bool:
             return True
         return True
     return False
+
+
+def caveat(result: Mapping[str, Any]) -> str:
+    """Return the iteration by which training diverged, else the classes the net stopped predicting, else nothing.
+
+    >>> caveat({"diverged": 20}), caveat({"diverged": None})
+    ('training diverged by iteration 20', '')
+    >>> caveat({"collapsed_classes": ["cat", "dog"]})
+    '2 collapsed classes: cat, dog'
+    """
+    if result.get("diverged") is not None:
+        return f"training diverged by iteration {result['diverged']}"
+    classes = result.get("collapsed_classes") or []
+    if not classes:
+        return ""
+    named, count = classes[:MAX_CLASSES_NAMED], len(classes)
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    return f"{count} collapsed {'class' if count == 1 else 'classes'}: {', '.join(named)}{more}"

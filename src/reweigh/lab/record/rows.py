@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reweigh.errors import DataError
-from reweigh.lab.record.files import plain
+from reweigh.lab.record.files import jsonable
 from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of
 from reweigh.lab.spec import Run
 
@@ -112,7 +112,7 @@ def row_bytes(row: dict[str, Any]) -> bytes:
     """One line of rows.jsonl."""
     if isinstance(row.get("step"), bool) or not isinstance(row.get("step"), int):
         raise ValueError(f"a row needs a whole number as its step, not {row.get('step')!r}")
-    content = plain(row)
+    content = jsonable(row)
     if (problem := _ROW(content)) is not None:  # nobody could read it again
         raise ValueError(f"a row{problem}")
     return json.dumps(content, allow_nan=False).encode() + b"\n"

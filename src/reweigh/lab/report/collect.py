@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import TEST
-from reweigh.lab.record import Header, caveat, list_runs, read_whole
+from reweigh.lab.record import Header, caveat, list_runs, read_run
 from reweigh.lab.record.header import data_versions
 from reweigh.lab.spec import Run, describe, parse
 from reweigh.lab.spec.signatures import brief
@@ -67,7 +67,7 @@ def collect(paths: Iterable[Path]) -> Collected:
             folders = [summary.folder for summary in summaries if summary.problem is None]
             problems += [summary.problem for summary in summaries if summary.problem is not None]
         for folder in folders:
-            found[folder.resolve()] = Told(folder, *read_whole(folder))
+            found[folder.resolve()] = Told(folder, *read_run(folder))
     kept: dict[tuple[str, ...], Told] = {}
     for told in found.values():
         key = told.header.run.hash(), told.header.data_hash, told.header.label_hash
