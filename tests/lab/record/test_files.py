@@ -65,9 +65,7 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     write_json(path, {"a": 1})
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing(code))
-        with pytest.raises(
-            RecordError, match=r"cannot write .*a\.json: .*; what was there before is untouched"
-        ) as caught:
+        with pytest.raises(RecordError, match=r"cannot write .*a\.json: .*; the old content is unchanged") as caught:
             write_json(path, {"a": 2})
     assert caught.value.errno == code
     assert os.strerror(code) in str(caught.value)
@@ -93,7 +91,9 @@ def test_a_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
     path = Path(folder)
-    with pytest.raises(RecordError, match=re.escape(f"cannot write {path}: Is a directory; what was there before")):
+    with pytest.raises(
+        RecordError, match=re.escape(f"cannot write {path}: Is a directory; the old content is unchanged")
+    ):
         replace_file(path, lambda file: file.write(b"new"))
     assert [item.name for item in tmp_path.iterdir()] == ["there"]
 
@@ -120,7 +120,7 @@ def test_an_error_of_the_writer_leaves_nothing_behind(tmp_path: Path) -> None:
 @needs_full
 def test_appending_to_a_full_disk(tmp_path: Path) -> None:
     (tmp_path / "rows").symlink_to(FULL)
-    with pytest.raises(RecordError, match=r"cannot append to .*all that was written before is intact") as caught:
+    with pytest.raises(RecordError, match=r"cannot append to .*the old content is unchanged") as caught:
         append_bytes(tmp_path / "rows", b"x" * 10)
     assert caught.value.errno == errno.ENOSPC
 
@@ -174,7 +174,7 @@ def test_folders_that_cannot_be_made_are_named(tmp_path: Path) -> None:
         make_folder(tmp_path / "file" / "run")
 
 
-def test_cutting(tmp_path: Path) -> None:
+def test_truncating(tmp_path: Path) -> None:
     path = tmp_path / "a"
     truncate(path, 0)
     path.write_bytes(b"12345")
@@ -184,7 +184,7 @@ def test_cutting(tmp_path: Path) -> None:
     assert path.read_bytes() == b"12"
 
 
-def test_plain_values() -> None:
+def test_conversion_to_json_types() -> None:
     given = {
         "nan": float("nan"), "inf": np.float64("-inf"), "f": np.float32(0.5), "i": np.int64(3), "b": np.bool_(True),
         "array": np.array([1.0, np.nan]), "tensor": torch.tensor([[1, 2]]), "none": None, 5: ("x",),

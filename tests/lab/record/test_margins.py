@@ -63,7 +63,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path: Path, hea
         assert record.last_step == -1
     path = write(tmp_path / "again", header) / "margins.bin"
     path.write_bytes(path.read_bytes() * 2)
-    with pytest.raises(DataError, match="the steps of its records do not rise"):
+    with pytest.raises(DataError, match="the steps do not increase"):
         read_margins(tmp_path / "again")
 
 

@@ -49,7 +49,7 @@ def test_what_is_written_is_read(tmp_path: Path, make_run: MakeRun, header: Head
 def test_a_finished_run_is_never_repeated(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     folder = make_run(tmp_path / "a")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(RecordError, match="is finished"):
+    with pytest.raises(RecordError, match="already has a result"):
         Record(folder, header, ENVIRONMENT)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -124,7 +124,7 @@ def test_a_spoilt_line_in_the_middle_is_refused_by_number(tmp_path: Path, make_r
     folder = make_run(tmp_path / "a", done=False)
     lines = (folder / "rows.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "rows.jsonl").write_bytes(lines[0] + b"oops\n" + lines[1])
-    with pytest.raises(DataError, match=r"rows\.jsonl, line 2: expected .* found b'oops'"):
+    with pytest.raises(DataError, match=r"rows\.jsonl, line 2: expected .* not b'oops'"):
         read_rows(folder)
     with pytest.raises(DataError, match="line 2"):
         Record(folder, header, ENVIRONMENT)
@@ -163,13 +163,13 @@ def test_p_of_another_length_is_refused(tmp_path: Path, make_run: MakeRun, heade
     assert np.isnan(read_p(folder).p[:, -1]).all()
     content = (folder / "p.f16").read_bytes()
     (folder / "p.f16").write_bytes(content + content)
-    with pytest.raises(DataError, match=r"p\.f16: the steps of its records do not rise"):
+    with pytest.raises(DataError, match=r"p\.f16: the steps do not increase"):
         read_p(folder)
 
 
 @pytest.mark.parametrize("step", [None, "3", 1.5, True])
 def test_rows_need_steps(tmp_path: Path, header: Header, step: Any) -> None:
-    with Record(tmp_path / "a", header, ENVIRONMENT) as record, pytest.raises(ValueError, match="whole number"):
+    with Record(tmp_path / "a", header, ENVIRONMENT) as record, pytest.raises(ValueError, match="must be an integer"):
         record.append({"step": step})
 
 
@@ -185,7 +185,7 @@ def test_a_record_of_something_else_is_not_continued(
     tmp_path: Path, make_run: MakeRun, header: Header, change: dict[str, Any], name: str
 ) -> None:
     folder = make_run(tmp_path / "a", done=False)
-    with pytest.raises(DataError, match=rf"run\.json: {name} is .* it is the record of something else"):
+    with pytest.raises(DataError, match=rf"run\.json: {name} is .* use another folder of runs"):
         Record(folder, replace(header, **change), ENVIRONMENT)
     with pytest.raises(DataError, match=r"run\.json: run is"):
         Record(folder, replace(header, run=replace(header.run, seed=1)), ENVIRONMENT)

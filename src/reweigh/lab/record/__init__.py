@@ -1,4 +1,4 @@
-"""A run's record: header, rows, result; and many of them as one file."""
+"""The record of a run: header, rows and result; archives of many runs."""
 
 from reweigh.lab.record.archive import Unpacked, pack, unpack
 from reweigh.lab.record.files import RecordError
