@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reweigh.lab.search import plan_search, search
-from reweigh.lab.search.buildable import check_buildable
+from reweigh.lab.search.checks import check_buildable
 
 FIELDS: dict[str, Any] = {"data": "digits", "net": "mlp-8", "noise": "symmetric", "rate": 0.4, "iterations": 60}
 CPU = {"device": "cpu"}

@@ -16,13 +16,13 @@ from reweigh.lab.data.dataset import Dataset, Part
 from reweigh.lab.record import list_runs, read_header, read_rows, summarise
 from reweigh.lab.run import execute
 from reweigh.lab.search import Outcome, plan_search, search
+from reweigh.lab.search.checks import overlap
 from reweigh.lab.search.objective import by_execution
 from reweigh.lab.search.page import page
 from reweigh.lab.search.plan import Plan
 from reweigh.lab.search.search import SearchStopped
 from reweigh.lab.search.storage import open_storage
 from reweigh.lab.search.study import join_study, slots
-from reweigh.lab.search.trusted import overlap
 from reweigh.lab.search.worker import Call, StoppedError
 from reweigh.lab.spec import Run
 

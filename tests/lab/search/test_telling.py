@@ -16,12 +16,10 @@ from typer.testing import CliRunner
 from reweigh.lab.cli.app import app
 from reweigh.lab.search import plan_search, read_outcome, search
 from reweigh.lab.search.page import page
-from reweigh.lab.search.sampler import suggest
-from reweigh.lab.search.site import Site
 from reweigh.lab.search.slurm import options, slurm_script
 from reweigh.lab.search.storage import open_storage, sqlite_url
-from reweigh.lab.search.study import Keeper, open_study
-from reweigh.lab.search.worker import claim
+from reweigh.lab.search.study import Keeper, open_study, suggest
+from reweigh.lab.search.worker import Site, claim
 from reweigh.lab.search.workers import device_for
 
 FIELDS: dict[str, Any] = {

@@ -182,7 +182,7 @@ def report(outcome: Outcome) -> None:
 
 def trials_table(outcome: Outcome) -> RenderableType:
     """One line per trial, the best first."""
-    from reweigh.lab.search.chart import choices
+    from reweigh.lab.search.page import choices
 
     rows = [(tried, choices(outcome, tried)) for tried in outcome.tried]
     names = list(dict.fromkeys(name for _, row in rows for name in row))

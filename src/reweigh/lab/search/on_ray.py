@@ -14,10 +14,9 @@ import optuna
 
 from reweigh.errors import DataError, require
 from reweigh.lab.search.plan import Plan
-from reweigh.lab.search.site import Site
 from reweigh.lab.search.storage import open_storage, quiet, spoken
 from reweigh.lab.search.study import join_study, slots
-from reweigh.lab.search.worker import CIRCUMSTANCES, work
+from reweigh.lab.search.worker import CIRCUMSTANCES, Site, work
 from reweigh.lab.search.workers import ended_early
 
 RETRIES = 10  # of a trial of Tune whose node is lost

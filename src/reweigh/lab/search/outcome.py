@@ -15,9 +15,8 @@ from optuna.trial import TrialState
 
 from reweigh.lab.record import read_result
 from reweigh.lab.search.plan import Plan
-from reweigh.lab.search.sampler import point_of
 from reweigh.lab.search.space import Scalar
-from reweigh.lab.search.study import Slot, slots
+from reweigh.lab.search.study import Slot, point_of, slots
 
 State: TypeAlias = Literal["done", "pruned", "failed", "open"]
 

@@ -152,7 +152,7 @@ def check(plan: Plan) -> None:
     """Refuse a plan some of whose runs would be refused, before any of them is begun.
 
     Of losses and methods the names of arguments are looked at; their values are, once there are data, by
-    `reweigh.lab.search.buildable`.
+    `reweigh.lab.search.checks`.
     """
     for corner in plan.space.corners():
         try:

@@ -14,10 +14,9 @@ from reweigh.lab.record.files import make_folder, replace_file, write_json
 from reweigh.lab.search.on_ray import run_on_ray
 from reweigh.lab.search.outcome import Outcome, read_outcome
 from reweigh.lab.search.plan import Plan
-from reweigh.lab.search.site import BEAT, GRACE, Site
 from reweigh.lab.search.storage import open_storage, quietly, spoken, sqlite_url
 from reweigh.lab.search.study import Keeper, Slot, open_study, reopen, slots
-from reweigh.lab.search.worker import Call, work
+from reweigh.lab.search.worker import BEAT, GRACE, Call, Site, work
 from reweigh.lab.search.workers import run_workers
 from reweigh.lab.spec import Run, parse
 
@@ -69,7 +68,7 @@ def search(
     make_folder(folder)
     site = Site(storage or sqlite_url(folder / "study.db"), root, {**plan.where, **(where or {})}, beat, grace)
     if plan.judged.startswith("trusted"):
-        from reweigh.lab.search.trusted import check_apart
+        from reweigh.lab.search.checks import check_apart
 
         corner = next(plan.space.corners())
         check_apart(plan.run_of(corner, site.where), plan.judged)
@@ -82,7 +81,7 @@ def search(
         if workers and (stage == "trials" or not is_finished):
             _check_data(read_outcome(open_study(plan, opened, name), plan, root), site)
         if workers and stage == "trials" and not is_finished:
-            from reweigh.lab.search.buildable import check_buildable
+            from reweigh.lab.search.checks import check_buildable
 
             check_buildable(plan, site.where)
         _finish(study, part, site, workers, on, lambda found: watch(stage, found), should_stop)

@@ -12,10 +12,9 @@ import sys
 import threading
 
 from reweigh.errors import DataError
-from reweigh.lab.search.site import Site
 from reweigh.lab.search.storage import open_storage, quiet, spoken
 from reweigh.lab.search.study import join_study
-from reweigh.lab.search.worker import CIRCUMSTANCES, work
+from reweigh.lab.search.worker import CIRCUMSTANCES, Site, work
 from reweigh.lab.search.workers import BAD_DATA
 
 

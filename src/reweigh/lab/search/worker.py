@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import optuna
@@ -14,10 +16,40 @@ from optuna.trial import TrialState
 
 from reweigh.errors import DataError, MissingExtraError
 from reweigh.lab.search.plan import Plan
-from reweigh.lab.search.sampler import suggest
-from reweigh.lab.search.site import BEAT, GRACE
-from reweigh.lab.search.study import Keeper, Slot, slots
+from reweigh.lab.search.study import Keeper, Slot, slots, suggest
 from reweigh.lab.spec import Run
+
+BEAT = 10.0
+GRACE = 60.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a worker needs to know besides the plan.
+
+    Attributes:
+        storage: the URL of the study's database.
+        runs: the folder that the folders of runs lie in.
+        where: fields of `Run` that say where or how fast, such as device.
+        beat: seconds between two signs of life of a worker.
+        grace: seconds without one after which it is taken for dead.
+    """
+
+    storage: str
+    runs: Path
+    where: Mapping[str, Any] = field(default_factory=dict)
+    beat: float = BEAT
+    grace: float = GRACE
+
+    def to_mapping(self) -> dict[str, Any]:
+        """In values that JSON has."""
+        return {**vars(self), "runs": str(self.runs), "where": dict(self.where)}
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Site:
+        """The site of `to_mapping`."""
+        return cls(**{**mapping, "runs": Path(mapping["runs"])})
+
 
 CIRCUMSTANCES = (DataError, MissingExtraError, OSError, StorageInternalError)
 """What is the fault of the place and not of the setting: the next trial would meet it, too."""

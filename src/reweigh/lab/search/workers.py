@@ -16,8 +16,8 @@ import optuna
 
 from reweigh.errors import DataError
 from reweigh.lab.search.plan import Plan
-from reweigh.lab.search.site import Site
 from reweigh.lab.search.study import Keeper, Slot
+from reweigh.lab.search.worker import Site
 
 LOOK = 0.5  # seconds between two looks
 BAD_DATA = 3  # exit status of a worker that cannot read the data, as of the command
