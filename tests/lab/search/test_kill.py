@@ -28,11 +28,11 @@ BEAT, GRACE = 0.5, 6.0
 # A trial that trains nothing; what it finished goes into a file of its own.
 PROGRAM = """
 import os, sys, time
-from reweigh.lab.search.storage import open_storage, quiet
+from reweigh.lab.search.storage import open_storage, silence_optuna
 from reweigh.lab.search.study import join_study
 from reweigh.lab.search.worker import work
 
-quiet()
+silence_optuna()
 study, plan = join_study(open_storage(sys.argv[1]), sys.argv[2])
 
 def objective(run, call):

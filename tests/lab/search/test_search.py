@@ -17,7 +17,7 @@ from reweigh.lab.record import list_runs, read_header, read_rows, summarise
 from reweigh.lab.run import execute
 from reweigh.lab.search import Outcome, plan_search, search
 from reweigh.lab.search.checks import overlap
-from reweigh.lab.search.objective import by_execution
+from reweigh.lab.search.objective import run_objective
 from reweigh.lab.search.page import page
 from reweigh.lab.search.plan import Plan
 from reweigh.lab.search.search import SearchStopped
@@ -121,7 +121,7 @@ class Told(Call):
 
 def test_a_pruned_run_stays_resumable_and_its_rows_count(tmp_path: Path) -> None:
     run = Run.from_mapping({**FIELDS, "weighting": "CCE", "validation": 0.2, **CPU})
-    objective = by_execution(tmp_path, "validation_accuracy")
+    objective = run_objective(tmp_path, "validation_accuracy")
     with pytest.raises(StoppedError):
         objective(run, Told(stop_at=10))
     folder = tmp_path / run.folder_name()
@@ -139,9 +139,9 @@ def test_a_run_in_other_hands_is_waited_for(tmp_path: Path, monkeypatch: pytest.
     folder = tmp_path / run.folder_name()
     folder.mkdir()
     lock = Lock(folder)
-    monkeypatch.setattr("reweigh.lab.search.objective.PAUSE", 0.05)
+    monkeypatch.setattr("reweigh.lab.search.objective.POLL", 0.05)
     threading.Timer(0.3, lock.close).start()
-    assert 0 < by_execution(tmp_path, "validation_accuracy")(run, Told(None)) < 1
+    assert 0 < run_objective(tmp_path, "validation_accuracy")(run, Told(None)) < 1
 
 
 def test_a_search_that_is_stopped_goes_on(tmp_path: Path) -> None:

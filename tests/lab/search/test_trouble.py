@@ -24,7 +24,7 @@ from reweigh.lab.search import plan_search, search
 from reweigh.lab.search.page import page
 from reweigh.lab.search.plan import Plan
 from reweigh.lab.search.slurm import options
-from reweigh.lab.search.storage import open_storage, spoken, sqlite_url
+from reweigh.lab.search.storage import database_errors, open_storage, sqlite_url
 from reweigh.lab.search.study import join_study, reopen, slots
 from reweigh.lab.search.worker import Call, work
 from reweigh.lab.spec import Run
@@ -107,7 +107,7 @@ def test_a_lock_that_was_let_go_is_no_error(tmp_path: Path, monkeypatch: pytest.
         return execute(run, root, **how)
 
     monkeypatch.setattr(objective, "execute", held_at_first)
-    monkeypatch.setattr(objective, "PAUSE", 0.0)
+    monkeypatch.setattr(objective, "POLL", 0.0)
     search(plan_search({"data": "digits", **SMALL}, GRID, seeds=()), tmp_path, where=CPU, **QUICK)
     assert len(asked) == 3
 
@@ -167,7 +167,7 @@ def test_a_search_tries_again_what_memory_was_short_for(tmp_path: Path, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr("reweigh.lab.search.objective.execute", short)
-        with pytest.raises(ValueError, match="none of the 2 trials was finished: MemoryError: for a moment"):
+        with pytest.raises(ValueError, match="none of the 2 trials finished: MemoryError: for a moment"):
             search(plan, tmp_path, where=CPU)
     assert {tried.state for tried in search(plan, tmp_path, where=CPU).tried} == {"done"}
 
@@ -194,7 +194,7 @@ def test_a_full_disk_under_the_database_is_a_sentence_and_no_loss(make: Make, tm
         return run.lr
 
     joined, _ = join_study(full(open_storage(url)), study.study_name)
-    with pytest.raises(OSError, match=r"study\.db cannot be used: database or disk is full"), spoken(url):
+    with pytest.raises(OSError, match=r"study\.db cannot be used: database or disk is full"), database_errors(url):
         work(joined, plan, learn, **QUICK)
     assert not any(slot.error for slot in slots(study))
     assert work(study, plan, by_rate, beat=0.1, grace=0.5) == 2
@@ -238,7 +238,7 @@ def test_the_trials_are_written_before_the_final_runs(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("reweigh.lab.search.objective.execute", no_final)
     plan = plan_search({**SMALL, "data": "digits"}, GRID, seeds=(0,))
-    with pytest.raises(ValueError, match="the best setting cannot be trained on all data: ValueError: too much"):
+    with pytest.raises(ValueError, match="the best setting failed on all training data: ValueError: too much"):
         search(plan, tmp_path, where=CPU)
     assert json.loads((tmp_path / plan.name / "search.json").read_text())["final"] is None
     assert (tmp_path / plan.name / "trials.csv").exists()
@@ -253,7 +253,5 @@ def test_a_setting_whose_training_diverged_is_never_the_best(tmp_path: Path) -> 
     assert [tried.state for tried in outcome.tried] == ["failed", "done"]
     assert outcome.tried[0].error == "ValueError: training diverged at iteration 2"
     assert outcome.best == outcome.tried[1]
-    with pytest.raises(
-        ValueError, match="none of the 2 trials was finished: ValueError: training diverged at iteration"
-    ):
+    with pytest.raises(ValueError, match="none of the 2 trials finished: ValueError: training diverged at iteration"):
         search(plan_search(fields, "lr={1e30, 1e31}", seeds=()), tmp_path / "runs", where=CPU)

@@ -123,9 +123,9 @@ def _carry_out(
 ) -> Outcome:
     from reweigh.lab.search import search as carry_out
     from reweigh.lab.search.search import SearchStopped
-    from reweigh.lab.search.storage import quiet
+    from reweigh.lab.search.storage import silence_optuna
 
-    quiet()
+    silence_optuna()
     with Stop() as stop, progress("trials") as tell:
         try:
             return carry_out(

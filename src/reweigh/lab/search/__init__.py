@@ -1,8 +1,8 @@
-"""The best emphasis for the data at hand: spaces, studies, and workers over ordinary runs (extra `search`)."""
+"""Hyperparameter search whose trials are ordinary runs (extra `search`)."""
 
 from reweigh.errors import require
 
-require("optuna", extra="search")  # before the modules below import it, so that its absence gets a sentence
+require("optuna", extra="search")  # before the imports below, for a readable error
 
 from reweigh.lab.search.outcome import Outcome, Tried, read_outcome  # noqa: E402
 from reweigh.lab.search.plan import Plan, plan_search  # noqa: E402
