@@ -18,13 +18,13 @@ CPU = {"device": "cpu"}
 @pytest.mark.parametrize(
     ("space", "about"),
     [
-        ("OHEM(keep={0.5, 2})", "cannot be: OHEM's keep is 2"),
-        ("NCE_RCE(alpha={1, -1})", "cannot be: .*alpha"),
-        ("NCE_RCE(alpha=-1..1)", "cannot be: .*alpha"),
-        ("CCE | OHEM(keep=0.5..2)", "cannot be: OHEM's keep is 2"),
-        ("ActiveBias(form={'variance', 'far'}, warm_up=0)", "cannot be: ActiveBias's form is 'far'"),
-        ("ActiveBias(warm_up={0, 1000})", "cannot be: ActiveBias's warm_up is 1000"),
-        ("Forward(T={symmetric(0.2), symmetric(2)})", "cannot be: "),
+        ("OHEM(keep={0.5, 2})", "an invalid run: OHEM's keep is 2"),
+        ("NCE_RCE(alpha={1, -1})", "an invalid run: .*alpha"),
+        ("NCE_RCE(alpha=-1..1)", "an invalid run: .*alpha"),
+        ("CCE | OHEM(keep=0.5..2)", "an invalid run: OHEM's keep is 2"),
+        ("ActiveBias(form={'variance', 'far'}, warm_up=0)", "an invalid run: ActiveBias's form is 'far'"),
+        ("ActiveBias(warm_up={0, 1000})", "an invalid run: ActiveBias's warm_up is 1000"),
+        ("Forward(T={symmetric(0.2), symmetric(2)})", "an invalid run: "),
     ],
 )
 def test_values_that_cannot_be(space: str, about: str, tmp_path: Path) -> None:

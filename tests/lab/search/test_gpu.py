@@ -30,8 +30,8 @@ def test_trials_share_a_gpu_and_give_what_each_gives_alone(tmp_path: Path) -> No
     plan = plan_search(fields, "DM(lam={0, 0.5, 1}, beta={2, 8})", seeds=(0,))
     together = search(plan, tmp_path / "together", workers=3)
     alone = search(plan, tmp_path / "alone", workers=1, where={"device": "cuda:0"})
-    assert [tried.state for tried in together.tried] == ["done"] * 6
-    for one in together.tried:
+    assert [trial.state for trial in together.trials] == ["done"] * 6
+    for one in together.trials:
         assert read_header(tmp_path / "together" / str(one.run)).environments[-1]["device"].startswith("cuda")
-    assert [one.score for one in together.tried] == [one.score for one in alone.tried]
+    assert [one.score for one in together.trials] == [one.score for one in alone.trials]
     assert together.accuracy == alone.accuracy

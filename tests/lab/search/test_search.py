@@ -55,12 +55,12 @@ def test_the_papers_protocol(found: tuple[Path, Outcome]) -> None:
     runs = {summary.folder.name: summary for summary in list_runs(root)}
     assert len(runs) == 4
     assert {summary.state for summary in runs.values()} == {"done"}
-    for tried in outcome.tried:
-        header = read_header(root / str(tried.run))
+    for trial in outcome.trials:
+        header = read_header(root / str(trial.run))
         assert (header.run.validation, header.run.validation_labels, header.examples) == (0.2, "clean", 960)
-        assert read_rows(root / str(tried.run))[-1]["validation_accuracy"] == tried.score
+        assert read_rows(root / str(trial.run))[-1]["validation_accuracy"] == trial.score
     assert outcome.best is not None
-    assert outcome.best.score == max(tried.score or 0 for tried in outcome.tried)
+    assert outcome.best.score == max(trial.score or 0 for trial in outcome.trials)
     for final in outcome.finals:
         header = read_header(root / final.run)
         assert (header.run.validation, header.run.seed, header.examples) == (0.0, final.seed, 1200)
@@ -77,8 +77,8 @@ def test_grids_are_reproducible_to_the_byte(found: tuple[Path, Outcome], tmp_pat
     table = (tmp_path / again.name / "trials.csv").read_bytes()
     assert table == (root / outcome.name / "trials.csv").read_bytes()
     assert table.startswith(b"trial,state,score,step,lam,run\n0,done,")
-    for tried in again.tried:
-        one, other = tmp_path / str(tried.run), root / str(tried.run)
+    for trial in again.trials:
+        one, other = tmp_path / str(trial.run), root / str(trial.run)
         for name in ("rows.jsonl", "run.json", "model/model.safetensors"):
             assert (one / name).read_bytes() == (other / name).read_bytes()
 
@@ -93,7 +93,7 @@ def test_nothing_is_computed_twice(found: tuple[Path, Outcome], monkeypatch: pyt
     assert find(outcome.plan, root) == outcome
     # another search, another study, the same runs
     fresh = search(replace(outcome.plan, seed=5), root, where=CPU)
-    assert [tried.score for tried in fresh.tried] == [tried.score for tried in outcome.tried]
+    assert [trial.score for trial in fresh.trials] == [trial.score for trial in outcome.trials]
 
 
 def test_the_record_of_a_search(found: tuple[Path, Outcome]) -> None:
@@ -155,7 +155,7 @@ def test_a_search_that_is_stopped_goes_on(tmp_path: Path) -> None:
     with pytest.raises(SearchStopped, match="same command"):
         search(plan, tmp_path, where=CPU, should_stop=after_a_while)
     outcome = find(plan, tmp_path)
-    assert {tried.state for tried in outcome.tried} == {"done"}
+    assert {trial.state for trial in outcome.trials} == {"done"}
 
 
 @pytest.mark.parametrize(
@@ -191,16 +191,16 @@ def test_a_plan_keeps_where_its_runs_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "space", "arguments", "about"),
     [
-        ({"weighting": "CCE"}, GRID, {}, "about DM, and weighting is given"),
-        ({"lr": 0.1}, f"{GRID}, lr={{0.1, 1}}", {}, "lr is given, and it is in the space"),
-        ({}, GRID, {"trials": 5}, "a grid and is tried whole"),
+        ({"weighting": "CCE"}, GRID, {}, "about DM, and weighting is passed"),
+        ({"lr": 0.1}, f"{GRID}, lr={{0.1, 1}}", {}, "lr is both passed and in the space"),
+        ({}, GRID, {"trials": 5}, "a grid, which runs all its points"),
         ({}, "DM(lam=0..1, beta=2)", {"trials": 0}, "expected at least 1"),
-        ({}, "DM(lam=-1..1, beta=2)", {}, "cannot be: DM: lam"),
-        ({}, "DM(lam=0..1)", {}, "cannot be: .*beta"),
+        ({}, "DM(lam=-1..1, beta=2)", {}, "an invalid run: DM: lam"),
+        ({}, "DM(lam=0..1)", {}, "an invalid run: .*beta"),
         ({}, "DM(lam=0..1, beta=2), momentum=0..1", {}, "momentum is 1"),
-        ({}, f"{GRID}, iterations={{10, 20}}", {}, "could not be compared"),
-        ({"validation": 0.0}, GRID, {}, "needs a validation part"),
-        ({"validation": 0.1}, GRID, {"trusted": "x.csv"}, "besides a trusted set"),
+        ({}, f"{GRID}, iterations={{10, 20}}", {}, "would not be comparable"),
+        ({"validation": 0.0}, GRID, {}, "needs a validation or a trusted set"),
+        ({"validation": 0.1}, GRID, {"trusted": "x.csv"}, "and a trusted set are both passed"),
         ({}, "lr={0.1, 1}", {}, "exactly one of weighting, loss and method"),
         ({}, "CoTeaching(forget={0.2, 0.4})", {}, "has no argument 'forget'; did you mean 'forget_rate'"),
         ({}, "CoTeaching(warm_up={1, 2})", {}, "CoTeaching needs forget_rate"),
@@ -226,7 +226,7 @@ def test_a_trusted_set_of_the_users_own(tmp_path: Path) -> None:
     trusted = str(tmp_path / "trusted.csv")
     outcome = find(plan_search(fields, "DM(lam=0, beta={0, 2})", trusted=trusted, seeds=(0,)), tmp_path / "runs")
     assert outcome.plan.judged == f"trusted: {trusted}"
-    header = read_header(tmp_path / "runs" / str(outcome.tried[0].run))
+    header = read_header(tmp_path / "runs" / str(outcome.trials[0].run))
     assert (header.run.test_data, header.examples) == (trusted, 60)
     final = read_header(tmp_path / "runs" / outcome.finals[0].run)
     assert (final.run.test_data, final.examples) == (trusted, 60), "nothing is set aside"
@@ -239,7 +239,7 @@ def test_a_trusted_set_of_the_users_own(tmp_path: Path) -> None:
     assert outcome.holdout == "test"
     del fields["test_data"]
     write_table(tmp_path / "trusted.csv", rows[55:])
-    with pytest.raises(DataError, match=r"5 of its 35 examples are in the training part, too \(number 1 is training"):
+    with pytest.raises(DataError, match=r"5 of its 35 examples are also training examples \(number 1 is training"):
         find(plan_search(fields, "DM(lam=0, beta={0, 2})", trusted=trusted), tmp_path / "runs")
 
 
@@ -283,6 +283,6 @@ def test_two_processes_one_of_which_is_killed(tmp_path: Path) -> None:
 
     outcome = search(plan, tmp_path, workers=2, where=CPU, watch=watch, beat=0.5, grace=5)
     assert killed
-    assert [tried.state for tried in outcome.tried] == ["done"] * 6
+    assert [trial.state for trial in outcome.trials] == ["done"] * 6
     assert len(outcome.finals) == 1
-    assert execute(outcome.plan.run(outcome.tried[0].point or {}, CPU), tmp_path).name == outcome.tried[0].run
+    assert execute(outcome.plan.run(outcome.trials[0].point or {}, CPU), tmp_path).name == outcome.trials[0].run

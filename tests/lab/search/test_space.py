@@ -18,13 +18,13 @@ PAPER = (
 def test_the_space_of_the_issue() -> None:
     space = parse_space("DM(lam=0..2, beta=0.5..24, taper=1e-7..1:log), lr=0.01..0.3:log, batch_size=32..256:log")
     (branch,) = space.branches
-    assert branch.taught == "DM"
+    assert branch.objective == "DM"
     assert branch.choices == {
         "lam": Range(0, 2),
         "beta": Range(0.5, 24),
         "taper": Range(1e-7, 1, log=True),
         "lr": Range(0.01, 0.3, log=True),
-        "batch_size": Range(32, 256, log=True, whole=True),
+        "batch_size": Range(32, 256, log=True, is_integer=True),
     }
     assert not space.is_grid
     point = {"lam": 0.5, "beta": 8, "taper": 1e-6, "lr": 0.1, "batch_size": 64}
@@ -67,25 +67,25 @@ def test_corners_reach_both_ends_of_every_range() -> None:
     ("text", "about"),
     [
         ("", "empty"),
-        ("DM(lam=2..0)", "ends before it begins; write 0..2"),
+        ("DM(lam=2..0)", "has its limits swapped; write 0..2"),
         ("DM(lam=2..2)", "single number"),
         ("DM(lmb=0..1)", "did you mean 'lam'"),
         ("DMM(lam=0..1)", "did you mean 'DM'"),
         ("lrr=0..1", "did you mean 'lr'"),
-        ("lr=0..1:log", "begins above 0"),
+        ("lr=0..1:log", "needs a low end above 0"),
         ("lr=0..1:lin", ":log or :int, not :lin"),
-        ("lr=1..", "is no range"),
-        ("batch_size=1.5..3", "whole numbers"),
-        ("DM(lam=0..2", "not closed"),
-        ("DM(lam=0..2))", "too many"),
+        ("lr=1..", "is not a range"),
+        ("batch_size=1.5..3", "integers as its ends"),
+        ("DM(lam=0..2", "unclosed"),
+        ("DM(lam=0..2))", "unmatched"),
         ("DM(lam={1, 1})", "twice"),
         ("DM(lam={}, beta=8)", "lam={} has no value"),
-        ("DM(lam={1, 2)", "not closed|ends with"),
+        ("DM(lam={1, 2)", "unclosed|ends with"),
         ("DM(lam=0..1, lam=2)", "twice"),
         ("DM(lam=0..1),, lr=0.1", "empty part"),
-        ("DM(lam=0..1), GCE(q=0..1)", "separated by"),
+        ("DM(lam=0..1), GCE(q=0..1)", "separate alternatives"),
         ("DM(0..1, 1..2, 3)", "write key=3"),
-        ("CCE", "nothing to choose"),
+        ("CCE", "no choices"),
         ("lr={0.1}, 3", "neither"),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_trial_that_was_cut_short_between_its_choices(tmp_path: Path) -> None:
     cut.suggest_float(plan.space.key(branch, next(iter(plan.space.branches[branch].choices))), 0, 2)
     point = suggest(plan, whole)
     outcome = read_outcome(study, plan, tmp_path)
-    assert [tried.point for tried in outcome.tried] == [None, point, None]
+    assert [trial.point for trial in outcome.trials] == [None, point, None]
     assert len(outcome.to_csv().splitlines()) == 4
 
 
@@ -80,8 +80,8 @@ def test_final_runs_that_were_removed_are_not_counted(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / whole.finals[len(left)].run)
         outcome = search(plan, tmp_path, where=CPU, beat=1)
         assert outcome.finals == left
-        assert outcome.gone == [0, 1][len(left) :]
-        assert "without a test part" not in page(outcome)
+        assert outcome.missing_seeds == [0, 1][len(left) :]
+        assert "have no test set" not in page(outcome)
     words = options({**FIELDS, **CPU, "space": GRID, "seeds": 2, "runs": tmp_path})
     told = CliRunner().invoke(app, ["search", *words]).output
     assert "on all training data: the runs of seeds 0, 1 have been removed" in told

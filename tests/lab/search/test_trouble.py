@@ -89,7 +89,7 @@ def test_labels_that_nobody_has_checked_are_not_trusted(tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     write_table(table)
     plan = plan_search({"data": str(table), **SMALL}, GRID, trusted="test", seeds=())
-    with pytest.raises(DataError, match=r"mine.csv has no test part of its own"):
+    with pytest.raises(DataError, match=r"mine.csv has no test set"):
         search(plan, tmp_path / "runs", where=CPU, **QUICK)
 
 
@@ -169,7 +169,7 @@ def test_a_search_tries_again_what_memory_was_short_for(tmp_path: Path, monkeypa
         patch.setattr("reweigh.lab.search.objective.execute", short)
         with pytest.raises(ValueError, match="none of the 2 trials finished: MemoryError: for a moment"):
             search(plan, tmp_path, where=CPU)
-    assert {tried.state for tried in search(plan, tmp_path, where=CPU).tried} == {"done"}
+    assert {trial.state for trial in search(plan, tmp_path, where=CPU).trials} == {"done"}
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -181,7 +181,7 @@ def test_a_search_whose_data_are_missing_goes_on_once_they_are_there(tmp_path: P
     assert "train.csv" in refused.stderr
     assert "Traceback" not in refused.stderr
     write_table(tmp_path / "train.csv")
-    assert {tried.state for tried in search(plan, tmp_path / "runs", where=CPU).tried} == {"done"}
+    assert {trial.state for trial in search(plan, tmp_path / "runs", where=CPU).trials} == {"done"}
 
 
 def test_a_full_disk_under_the_database_is_a_sentence_and_no_loss(make: Make, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_data_without_a_test_part(tmp_path: Path) -> None:
     assert [read_header(tmp_path / final["run"]).examples for final in finals] == [80, 80]
     outcome = search(plan_search({**SMALL, "data": str(tmp_path / "own.npz")}, GRID, seeds=(0, 1)), tmp_path, where=CPU)
     assert outcome.accuracy is None
-    assert "2 seed(s), without a test part to judge by" in page(outcome)
+    assert "2 seed(s); the data have no test set" in page(outcome)
 
 
 def test_the_trials_are_written_before_the_final_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,8 +250,8 @@ def test_a_setting_whose_training_diverged_is_never_the_best(tmp_path: Path) -> 
     np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     fields = {**SMALL, "net": "mlp-8", "data": str(tmp_path / "own.npz"), "weighting": "CCE"}
     outcome = search(plan_search(fields, "lr={1e30, 0.001}", seeds=()), tmp_path / "runs", where=CPU)
-    assert [tried.state for tried in outcome.tried] == ["failed", "done"]
-    assert outcome.tried[0].error == "ValueError: training diverged at iteration 2"
-    assert outcome.best == outcome.tried[1]
+    assert [trial.state for trial in outcome.trials] == ["failed", "done"]
+    assert outcome.trials[0].error == "ValueError: training diverged at iteration 2"
+    assert outcome.best == outcome.trials[1]
     with pytest.raises(ValueError, match="none of the 2 trials finished: ValueError: training diverged at iteration"):
         search(plan_search(fields, "lr={1e30, 1e31}", seeds=()), tmp_path / "runs", where=CPU)

@@ -176,20 +176,18 @@ def report(outcome: Outcome) -> None:
         print(f"on all training data: {outcome.holdout} accuracy {number(mean)}{spread} (final, seeds {seeds})")
     elif outcome.finals:
         print(f"on all training data: trained with seeds {seeds}; the data have no test part to judge them by")
-    if outcome.gone:
-        print(f"on all training data: the runs of seeds {', '.join(map(str, outcome.gone))} have been removed")
+    if outcome.missing_seeds:
+        print(f"on all training data: the runs of seeds {', '.join(map(str, outcome.missing_seeds))} have been removed")
 
 
 def trials_table(outcome: Outcome) -> RenderableType:
     """One line per trial, the best first."""
-    from reweigh.lab.search.page import choices
-
-    rows = [(tried, choices(outcome, tried)) for tried in outcome.tried]
+    rows = [(trial, outcome.choices(trial)) for trial in outcome.trials]
     names = list(dict.fromkeys(name for _, row in rows for name in row))
     rows.sort(key=lambda pair: (pair[0].state != "done", -(pair[0].score or 0)))
     cells = [
-        (tried.slot, tried.state, *(row.get(name) for name in names), tried.score, tried.step, tried.error or "")
-        for tried, row in rows
+        (trial.slot, trial.state, *(row.get(name) for name in names), trial.score, trial.step, trial.error or "")
+        for trial, row in rows
     ]
     return table(("trial", "state", *names, "validation", "step", ""), cells, left=2)
 

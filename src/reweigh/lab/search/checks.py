@@ -15,34 +15,34 @@ from reweigh.lab.data.dataset import Dataset, Part
 from reweigh.lab.data.source.images import Files
 from reweigh.lab.run.material import Material, gather
 from reweigh.lab.run.parts import method_of, net_of, parts_of
-from reweigh.lab.search.plan import Plan, cannot_be
+from reweigh.lab.search.plan import Plan, invalid_run
 from reweigh.lab.spec import Run
 
-BESIDE = ("loss", "method", "lr", "schedule", "momentum", "weight_decay", "batch_size")
-"""Fields that make no difference to what a run trains on."""
+NOT_DATA = ("loss", "method", "lr", "schedule", "momentum", "weight_decay", "batch_size")
+"""Fields that do not change the data a run is trained on."""
 
 
 def check_buildable(plan: Plan, where: Mapping[str, Any]) -> None:
-    """Refuse a plan some of whose losses or methods cannot be built; the data are loaded once for runs that share them.
+    """Raise ValueError if a loss or method of the plan cannot be built on the data; runs with equal data share them.
 
     Args:
-        plan: of a search.
-        where: fields of `Run` that say where or how fast, such as data_root.
+        plan: the plan of a search.
+        where: fields of `Run` that do not change its result, such as data_root.
     """
     loaded: tuple[dict[str, Any], Material] | None = None
-    for run in _different(plan, where):
-        read = {name: value for name, value in run.to_mapping().items() if name not in BESIDE}
-        if loaded is None or loaded[0] != read:
-            loaded = read, gather(run)
+    for run in _distinct_runs(plan, where):
+        fields = {name: value for name, value in run.to_mapping().items() if name not in NOT_DATA}
+        if loaded is None or loaded[0] != fields:
+            loaded = fields, gather(run)
         material = loaded[1]
         try:
             _build(run, material)
         except (TypeError, ValueError) as error:
-            raise cannot_be(plan, error) from error
+            raise invalid_run(plan, error) from error
 
 
-def _different(plan: Plan, where: Mapping[str, Any]) -> Iterator[Run]:
-    """The runs at the corners of the space that differ in what can be refused here; weightings need no data."""
+def _distinct_runs(plan: Plan, where: Mapping[str, Any]) -> Iterator[Run]:
+    """Yield the runs at the corners of the space that can fail differently; weightings need no data."""
     seen = set()
     for corner in plan.space.corners():
         run = plan.run_of(corner, {**where, "device": "cpu"})
@@ -58,12 +58,12 @@ def _build(run: Run, material: Material) -> None:
     method_of(run, material, parts.train, parts.trusted, net_of(run, material, device))
 
 
-def check_apart(run: Run, what: str) -> None:
-    """Refuse a run whose test part, the trusted set, shares examples with its training part.
+def check_trusted(run: Run, what: str) -> None:
+    """Raise DataError if the test part of a run, which is the trusted set, shares examples with its training part.
 
     Args:
         run: one of the trials.
-        what: what the trusted set is called.
+        what: the name of the trusted set.
     """
     from reweigh.lab.run.material import load
 
@@ -72,42 +72,42 @@ def check_apart(run: Run, what: str) -> None:
         raise DataError(f"{what}: is empty")
     if dataset.holdout != "test":
         raise DataError(
-            f"{what}: {run.data} has no test part of its own; what is held out has labels that nobody has checked. "
-            "Give a file of trusted examples, or leave the trusted set out"
+            f"{what}: {run.data} has no test set, and the labels of its hold-out are unverified. "
+            "Pass a file of trusted examples, or omit the trusted set"
         )
     if pairs := overlap(dataset):
         train, held = pairs[0]
         raise DataError(
-            f"{what}: {len(pairs)} of its {len(dataset.test)} examples are in the training part, too "
-            f"(number {held + 1} is training example {train + 1}); take them out of one of the two"
+            f"{what}: {len(pairs)} of its {len(dataset.test)} examples are also training examples "
+            f"(number {held + 1} is training example {train + 1}); remove them from one of the two"
         )
 
 
 def overlap(dataset: Dataset) -> list[tuple[int, int]]:
-    """(index in train, index in test) of every test example that is also trained on, whatever their labels.
+    """Return (index in train, index in test) of every test example that is also a training example.
 
     >>> train = Part(np.array([[0.0], [1.0]], np.float32), np.array([0, 1]))
     >>> overlap(Dataset("toy", train, train.take([1]), ("a", "b")))
     [(1, 0)]
     """
     (train_key, train_digest), (test_key, test_digest) = _keys(dataset.train), _keys(dataset.test)
-    alike: dict[object, list[int]] = defaultdict(list)
+    by_key: dict[object, list[int]] = defaultdict(list)
     for i in range(len(dataset.train)):
-        alike[train_key(i)].append(i)
-    seen: dict[object, dict[bytes, int]] = {}
-    found = []
+        by_key[train_key(i)].append(i)
+    digests: dict[object, dict[bytes, int]] = {}
+    pairs = []
     for j in range(len(dataset.test)):
         key = test_key(j)
-        if key in alike and key not in seen:
-            seen[key] = {train_digest(i): i for i in reversed(alike[key])}
-        twin = seen.get(key, {}).get(test_digest(j)) if key in alike else None
+        if key in by_key and key not in digests:
+            digests[key] = {train_digest(i): i for i in reversed(by_key[key])}
+        twin = digests.get(key, {}).get(test_digest(j)) if key in by_key else None
         if twin is not None:
-            found.append((twin, j))
-    return found
+            pairs.append((twin, j))
+    return pairs
 
 
 def _keys(part: Part) -> tuple[Callable[[int], object], Callable[[int], bytes]]:
-    """A cheap key of an example, and one that tells it from every other: a million files are not all read."""
+    """Return a cheap key of an example and its digest; only files of equal size are read."""
     inputs = part.inputs
     if isinstance(inputs, np.ndarray):
         array = np.ascontiguousarray(inputs)

@@ -7,40 +7,26 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from reweigh.lab.search.outcome import Outcome, Tried
+from reweigh.lab.search.outcome import Outcome, TrialResult
 from reweigh.lab.search.space import Range, Scalar
-from reweigh.lab.spec import parse
 
 WIDTH, HEIGHT, EDGE = 640, 400, 64
-ROOM = 0.13  # of an axis, from one label to the next
-# Viridis at nine places: even for every kind of eye, and in grey.
+MIN_GAP = 0.13  # of an axis, between two labels
+# nine colours of viridis, which is perceptually uniform, also in greyscale and for colour-blind readers
 COLOURS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
 
 
 class Axis(NamedTuple):
-    """A choice as an axis: its name, the place in [0, 1] of a value, and values to write beside it."""
+    """An axis of a chart: its name, the position in [0, 1] of a value, and the labelled values."""
 
     name: str
     place: Callable[[Scalar], float]
     ticks: tuple[Scalar, ...]
 
 
-def choices(outcome: Outcome, tried: Tried) -> dict[str, Scalar]:
-    """What a trial chose, arguments and fields alike under their own names."""
-    found: dict[str, Scalar] = {}
-    for name, value in outcome.setting(tried).items():
-        if name in ("weighting", "loss", "method"):
-            expression = parse(str(value))
-            found["taught by"] = expression.name
-            found |= {key: item if isinstance(item, int | float) else str(item) for key, item in expression.kwargs}
-        else:
-            found[name] = value
-    return found
-
-
 def axes(outcome: Outcome) -> list[Axis]:
-    """An axis for everything in which trials differ."""
-    rows = [choices(outcome, tried) for tried in outcome.tried if tried.point is not None]
+    """Return an axis for every choice in which trials differ."""
+    rows = [outcome.choices(trial) for trial in outcome.trials if trial.point is not None]
     names = list(dict.fromkeys(name for row in rows for name in row))
     logs = {
         key
@@ -73,38 +59,38 @@ def _axis(name: str, values: Sequence[Scalar], log: bool) -> Axis:
 
 
 def _apart(ticks: Sequence[float], place: Callable[[Any], float]) -> list[float]:
-    """The first and the last of ascending ticks, and those between whose labels do not run into another."""
+    """Return the first and last of ascending ticks, and those between whose labels do not overlap."""
     kept = [ticks[0]]
     for tick in ticks[1:-1]:
-        if min(place(tick) - place(kept[-1]), 1 - place(tick)) >= ROOM:
+        if min(place(tick) - place(kept[-1]), 1 - place(tick)) >= MIN_GAP:
             kept.append(tick)
     return [*kept, ticks[-1]]
 
 
 def emphasis_map(outcome: Outcome) -> str | None:
-    """lam against beta (or the first two numbers in which trials differ) with the score as colour."""
-    found = {axis.name: axis for axis in axes(outcome) if all(isinstance(tick, int | float) for tick in axis.ticks)}
-    names = [name for name in ("lam", "beta") if name in found] + [
-        name for name in found if name not in ("lam", "beta")
+    """Plot lam against beta (or the first two numbers in which trials differ), with the score as colour."""
+    numeric = {axis.name: axis for axis in axes(outcome) if all(isinstance(tick, int | float) for tick in axis.ticks)}
+    names = [name for name in ("lam", "beta") if name in numeric] + [
+        name for name in numeric if name not in ("lam", "beta")
     ]
     if len(names) < 2:
         return None
-    across, up = found[names[0]], found[names[1]]
+    across, up = numeric[names[0]], numeric[names[1]]
     parts = _frame(across, up)
     colour = _colours(outcome)
-    # the best on top
-    for tried in sorted(_scored(outcome), key=lambda tried: tried.score or 0):
-        values = choices(outcome, tried)
+    # ascending, so that the best is drawn last
+    for trial in sorted(_scored(outcome), key=lambda trial: trial.score or 0):
+        values = outcome.choices(trial)
         if across.name in values and up.name in values:
             x, y = _x(across.place(values[across.name])), _y(up.place(values[up.name]))
-            parts.append(_dot(x, y, colour(tried), tried, tried == outcome.best))
+            parts.append(_dot(x, y, colour(trial), trial, trial == outcome.best))
     return _svg(parts + _legend(outcome), f"{across.name} against {up.name}")
 
 
 def parallel(outcome: Outcome) -> str | None:
-    """One line for every trial through all that it chose, to its score."""
+    """Plot one line per trial through all its choices to its score (parallel coordinates)."""
     found = axes(outcome)
-    scores = [tried.score for tried in _scored(outcome) if tried.score is not None]
+    scores = [trial.score for trial in _scored(outcome) if trial.score is not None]
     if not found or len(set(scores)) < 2:
         return None
     found.append(_axis("score", sorted(set(scores)), False))
@@ -114,39 +100,40 @@ def parallel(outcome: Outcome) -> str | None:
         parts.append(f'<line x1="{x:.1f}" y1="{_y(0)}" x2="{x:.1f}" y2="{_y(1)}" stroke="#999"/>')
         parts.append(_text(x, HEIGHT - 22, axis.name))
     colour = _colours(outcome)
-    for tried in sorted(_scored(outcome), key=lambda tried: tried.score or 0):
-        values: Mapping[str, Scalar] = {**choices(outcome, tried), "score": tried.score}
+    for trial in sorted(_scored(outcome), key=lambda trial: trial.score or 0):
+        values: Mapping[str, Scalar] = {**outcome.choices(trial), "score": trial.score}
         points = " ".join(
             f"{x:.1f},{_y(axis.place(values[axis.name])):.1f}"
             for axis, x in zip(found, places, strict=True)
             if axis.name in values
         )
-        width = 3 if tried == outcome.best else 1.3
-        dash = ' stroke-dasharray="3 3"' if tried.state == "pruned" else ""
-        line = f'fill="none" stroke="{colour(tried)}" stroke-width="{width}"{dash}'
-        parts.append(f'<polyline points="{points}" {line}><title>{_told(tried)}</title></polyline>')
-    for axis, x in zip(found, places, strict=True):  # over the lines, each with a halo
+        width = 3 if trial == outcome.best else 1.3
+        dash = ' stroke-dasharray="3 3"' if trial.state == "pruned" else ""
+        line = f'fill="none" stroke="{colour(trial)}" stroke-width="{width}"{dash}'
+        parts.append(f'<polyline points="{points}" {line}><title>{_tooltip(trial)}</title></polyline>')
+    for axis, x in zip(found, places, strict=True):  # on top of the lines
         parts += [_text(x - 6, _y(axis.place(tick)) + 4, _short(tick), "end") for tick in axis.ticks]
-    return _svg(parts, "parallel coordinates of the trials")
+    return _svg(parts, "Parallel coordinates of the trials")
 
 
-def _scored(outcome: Outcome) -> list[Tried]:
-    return [tried for tried in outcome.tried if tried.score is not None and tried.point is not None]
+def _scored(outcome: Outcome) -> list[TrialResult]:
+    return [trial for trial in outcome.trials if trial.score is not None and trial.point is not None]
 
 
-def _colours(outcome: Outcome) -> Callable[[Tried], str]:
+def _colours(outcome: Outcome) -> Callable[[TrialResult], str]:
     low, high = _limits(outcome)
     span = (high - low) or 1.0
     last = len(COLOURS) - 1
-    return lambda tried: COLOURS[min(last, max(0, round(last * ((tried.score or 0) - low) / span)))]
+    return lambda trial: COLOURS[min(last, max(0, round(last * ((trial.score or 0) - low) / span)))]
 
 
 def _limits(outcome: Outcome) -> tuple[float, float]:
-    """The range of colours: a few settings that collapse must not make all the others look alike.
+    """Return the range of the colour scale.
 
-    They share the lowest colour, which the legend marks with ≤.
+    Scores far below the median share the lowest colour, which the legend marks with ≤, so that a few collapsed trials
+    do not hide the differences between the others.
     """
-    scores = sorted(tried.score for tried in _scored(outcome) if tried.score is not None) or [0.0]
+    scores = sorted(trial.score for trial in _scored(outcome) if trial.score is not None) or [0.0]
     return max(scores[0], 2 * scores[len(scores) // 2] - scores[-1]), scores[-1]
 
 
@@ -167,20 +154,22 @@ def _legend(outcome: Outcome) -> list[str]:
         f'<rect x="{left}" y="{top + i * size:.1f}" width="14" height="{size + 0.5:.1f}" fill="{colour}"/>'
         for i, colour in enumerate(reversed(COLOURS))
     ]
-    below = "≤ " if any((tried.score or 0) < low for tried in _scored(outcome)) else ""
+    below = "≤ " if any((trial.score or 0) < low for trial in _scored(outcome)) else ""
     parts.append(_text(WIDTH - 6, top - 8, f"{100 * high:.1f} %", "end"))
     return [*parts, _text(WIDTH - 6, HEIGHT - EDGE + 16, f"{below}{100 * low:.1f} %", "end")]
 
 
-def _dot(x: float, y: float, colour: str, tried: Tried, best: bool) -> str:
+def _dot(x: float, y: float, colour: str, trial: TrialResult, best: bool) -> str:
     ring = ' stroke="#d55e00" stroke-width="3"' if best else ' stroke="#555" stroke-width="0.6"'
-    size = 5 if tried.state == "pruned" else 9
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" fill="{colour}"{ring}><title>{_told(tried)}</title></circle>'
+    size = 5 if trial.state == "pruned" else 9
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" fill="{colour}"{ring}><title>{_tooltip(trial)}</title></circle>'
+    )
 
 
-def _told(tried: Tried) -> str:
-    point = ", ".join(f"{key} {_short(value)}" for key, value in (tried.point or {}).items())
-    return escape(f"trial {tried.slot}: {point}: {100 * (tried.score or 0):.2f} % ({tried.state} at {tried.step})")
+def _tooltip(trial: TrialResult) -> str:
+    point = ", ".join(f"{key} {_short(value)}" for key, value in (trial.point or {}).items())
+    return escape(f"trial {trial.slot}: {point}: {100 * (trial.score or 0):.2f} % ({trial.state} at {trial.step})")
 
 
 def _x(place: float) -> float:
@@ -237,11 +226,11 @@ svg [stroke="#3b528b"] { stroke: #5075bb } svg [fill="#3b528b"] { fill: #5075bb 
 
 
 def page(outcome: Outcome, density: str | None = None) -> str:
-    """The page of an outcome.
+    """Return the HTML page of an outcome.
 
     Args:
-        outcome: of `search`.
-        density: the chosen emphasis density as SVG, such as `reweigh.lab.figures.svg.svg` draws.
+        outcome: the result of `search`.
+        density: the best setting's weighting as SVG, such as `reweigh.lab.figures.svg.svg` draws.
     """
     best = outcome.best
     chart = emphasis_map(outcome)
@@ -249,9 +238,9 @@ def page(outcome: Outcome, density: str | None = None) -> str:
         f"<h1>Search: {escape(outcome.plan.space.text)}</h1>",
         f'<p class="judged">The validation set was <strong>{escape(outcome.plan.judged)}</strong>.</p>',
         *([] if best is None else [_best(outcome, best)]),
-        _figure("Where the good settings lie", chart, _MAP + (_BELOW if chart and "≤" in chart else "")),
-        _figure("All choices together", parallel(outcome), "One line for every trial; dashed ones were pruned."),
-        _figure("The chosen emphasis density", density, _DENSITY),
+        _figure("Score by setting", chart, _MAP + (_BELOW if chart and "≤" in chart else "")),
+        _figure("Parallel coordinates", parallel(outcome), "One line per trial; dashed lines are pruned trials."),
+        _figure("Weighting of the best setting", density, _DENSITY),
         "<h2>Trials</h2>",
         _table(outcome),
     ]
@@ -266,27 +255,27 @@ def page(outcome: Outcome, density: str | None = None) -> str:
     )
 
 
-_MAP = "Every dot is a trial, its colour the validation accuracy; small dots were pruned, the ringed one was chosen."
-_BELOW = " Those at or below the number with ≤ share one colour."
-_DENSITY = "How much an example counts, by the probability p that the net gives its label, before any taper."
+_MAP = "One dot per trial, coloured by validation accuracy; small dots are pruned trials, the ring marks the best."
+_BELOW = " All values at or below the number with ≤ share one colour."
+_DENSITY = "The weight w of an example against the probability p that the net gives its label, without taper."
 
 
-def _best(outcome: Outcome, best: Tried) -> str:
+def _best(outcome: Outcome, best: TrialResult) -> str:
     setting = ", ".join(f"{key} = {value}" for key, value in outcome.setting(best).items())
     score = 100 * (best.score or 0)
-    told = (
-        f"<p>Chosen: <strong>{escape(setting)}</strong>, with {score:.2f} % on the validation set (trial {best.slot})."
+    text = (
+        f"<p>Best setting: <strong>{escape(setting)}</strong>; {score:.2f} % on the validation set (trial {best.slot})."
     )
     if outcome.accuracy is not None:
         mean, deviation = outcome.accuracy
         spread = "" if deviation is None else f" ± {100 * deviation:.2f}"
-        told += (
+        text += (
             f" Trained on all training data, {len(outcome.finals)} seed(s): "
             f"<strong>{100 * mean:.2f}{spread} %</strong> ({escape(outcome.holdout)}, final checkpoint)."
         )
     elif outcome.finals:
-        told += f" Trained on all training data, {len(outcome.finals)} seed(s), without a test part to judge by."
-    return told + "</p>"
+        text += f" Trained on all training data, {len(outcome.finals)} seed(s); the data have no test set."
+    return text + "</p>"
 
 
 def _figure(title: str, svg: str | None, caption: str) -> str:
@@ -294,25 +283,25 @@ def _figure(title: str, svg: str | None, caption: str) -> str:
 
 
 def _scrolling(content: str, label: str) -> str:
-    """Content that scrolls sideways by itself where there is no room, by keys as well."""
+    """Wrap content in a region that scrolls sideways, also by keyboard."""
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'
 
 
 def _table(outcome: Outcome) -> str:
-    rows = [(tried, choices(outcome, tried)) for tried in outcome.tried]
+    rows = [(trial, outcome.choices(trial)) for trial in outcome.trials]
     names = list(dict.fromkeys(name for _, row in rows for name in row))
     lines = [_row("th", ["trial", *names, "validation", "state", "step", "run"], "")]
-    for tried, row in sorted(rows, key=lambda pair: -(pair[0].score if pair[0].score is not None else -1)):
-        score = "" if tried.score is None else f"{100 * tried.score:.2f} %"
+    for trial, row in sorted(rows, key=lambda pair: -(pair[0].score if pair[0].score is not None else -1)):
+        score = "" if trial.score is None else f"{100 * trial.score:.2f} %"
         cells = [
-            tried.slot,
+            trial.slot,
             *(row.get(name, "") for name in names),
             score,
-            tried.state,
-            tried.step or "",
-            tried.run or "",
+            trial.state,
+            trial.step or "",
+            trial.run or "",
         ]
-        lines.append(_row("td", list(map(str, cells)), "best" if tried == outcome.best else tried.state))
+        lines.append(_row("td", list(map(str, cells)), "best" if trial == outcome.best else trial.state))
     return _scrolling(f"<table>{''.join(lines)}</table>", "Trials")
 
 

@@ -69,10 +69,10 @@ def search(
     make_folder(folder)
     site = Site(storage or sqlite_url(folder / "study.db"), root, {**plan.where, **(where or {})}, beat, grace)
     if plan.judged.startswith("trusted"):
-        from reweigh.lab.search.checks import check_apart
+        from reweigh.lab.search.checks import check_trusted
 
         corner = next(plan.space.corners())
-        check_apart(plan.run_of(corner, site.where), plan.judged)
+        check_trusted(plan.run_of(corner, site.where), plan.judged)
     opened = open_storage(site.storage)
 
     def finish_stage(stage: str, part: Plan, study_name: str) -> optuna.Study:
@@ -92,8 +92,8 @@ def search(
         study = finish_stage("trials", plan, name)
         outcome = read_outcome(study, plan, root)
         if outcome.best is None or outcome.best.point is None:
-            reasons = sorted({tried.error for tried in outcome.tried if tried.error})
-            raise ValueError(f"none of the {len(outcome.tried)} trials finished: {'; '.join(reasons)}")
+            reasons = sorted({trial.error for trial in outcome.trials if trial.error})
+            raise ValueError(f"none of the {len(outcome.trials)} trials finished: {'; '.join(reasons)}")
         if plan.seeds:
             final = plan.final(outcome.best.point)
             final_name = f"{name}-{final.name}"
@@ -115,7 +115,7 @@ def _check_data(outcome: Outcome, site: Site) -> None:
         load,
     )
 
-    known = [site.runs / tried.run for tried in outcome.tried if tried.run and tried.state in ("done", "pruned")]
+    known = [site.runs / trial.run for trial in outcome.trials if trial.run and trial.state in ("done", "pruned")]
     if known := [folder for folder in known if (folder / "run.json").exists()]:
         corner = outcome.plan.run_of(next(outcome.plan.space.corners()), site.where)
         now = load(corner).hash

@@ -278,6 +278,6 @@ def point_of(plan: Plan, params: Mapping[str, Any]) -> dict[str, Scalar]:
 def _sample(trial: Trial, name: str, choice: Choice) -> Scalar:
     if not isinstance(choice, Range):
         return trial.suggest_categorical(name, choice if isinstance(choice, tuple) else (choice,))
-    if choice.whole:
+    if choice.is_integer:
         return trial.suggest_int(name, int(choice.low), int(choice.high), log=choice.log)
     return choice.value(trial.suggest_float(name, choice.low, choice.high, log=choice.log))
