@@ -80,12 +80,12 @@ DATA = tuple(dict.fromkeys(problem.data for problem in PROBLEMS))
 def reviews(root: Path) -> str:
     """IMDB's reviews as the vectors that `reweigh` makes of texts, so that not every run has to; written once."""
     from reweigh.lab.data import imdb
-    from reweigh.lab.data.hashing import hashed
+    from reweigh.lab.data.vectors import hash_texts
 
     path = root / "imdb.npz"
     if not path.exists():
         dataset = imdb.load(folder_of("imdb", None))
-        x_train, x_test = (hashed(cast("tuple[str, ...]", part.inputs)) for part in (dataset.train, dataset.test))
+        x_train, x_test = (hash_texts(cast("tuple[str, ...]", part.inputs)) for part in (dataset.train, dataset.test))
         y_train, y_test = dataset.train.labels, dataset.test.labels
         root.mkdir(parents=True, exist_ok=True)
         beside, names = path.with_suffix(".part.npz"), np.array(dataset.class_names)

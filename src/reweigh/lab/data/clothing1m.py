@@ -20,8 +20,7 @@ import numpy as np
 
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import Dataset, Labels, Part
-from reweigh.lab.data.source.images import Files
-from reweigh.lab.data.source.listing import Listing, check_inside, refuse_missing
+from reweigh.lab.data.source.images import Files, Listing, check_inside, refuse_missing
 from reweigh.lab.data.source.text import read_lines
 from reweigh.noise import Corruption, given
 

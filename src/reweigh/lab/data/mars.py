@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import Dataset, Labels, Part
-from reweigh.lab.data.source.images import Files
-from reweigh.lab.data.source.listing import Listing, refuse_missing
+from reweigh.lab.data.source.images import Files, Listing, refuse_missing
 from reweigh.lab.data.source.matlab import read_integers
 from reweigh.lab.data.source.text import read_lines, read_text
 

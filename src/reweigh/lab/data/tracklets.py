@@ -29,8 +29,7 @@ from reweigh.lab.data import mars
 from reweigh.lab.data.dataset import Dataset, Part
 from reweigh.lab.data.mars import DISTRACTOR, JUNK, Index, Tracklets, usual_queries
 from reweigh.lab.data.source.columns import read
-from reweigh.lab.data.source.images import SUFFIXES, Files
-from reweigh.lab.data.source.listing import Listing, check_inside, refuse_missing
+from reweigh.lab.data.source.images import SUFFIXES, Files, Listing, check_inside, refuse_missing
 
 PARTS = ("train", "query", "gallery")
 COLUMNS = ("path", "person", "camera", "tracklet", "part")

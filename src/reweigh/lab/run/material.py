@@ -173,9 +173,9 @@ def load(run: Run) -> Dataset:
 def readable(dataset: Dataset, run: Run) -> Dataset:
     """The data set as the run's net can read it: texts as hashed vectors, grey images as RGB, flat for an MLP."""
     if dataset.kind == "text":
-        from reweigh.lab.data.hashing import hashed
+        from reweigh.lab.data.vectors import hash_texts
 
-        return _with_inputs(dataset, lambda part: hashed(cast("tuple[str, ...]", part.inputs)))
+        return _with_inputs(dataset, lambda part: hash_texts(cast("tuple[str, ...]", part.inputs)))
     flat = flattens(run.net)
     if dataset.kind == "images":
         if flat:
