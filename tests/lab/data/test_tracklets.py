@@ -81,7 +81,7 @@ def test_training_frames_through_the_registry(source: Path) -> None:
     assert data.train.labels.tolist() == [0] * 12 + [1]
     assert len(data.test) == 0
     assert registry.load(f"tracklets:{source}").hash == data.hash
-    with pytest.raises(ValueError, match=r"root is elsewhere, but tracklets:.* names a folder itself"):
+    with pytest.raises(ValueError, match=r"root is elsewhere, but tracklets:.* includes a folder"):
         registry.load(f"tracklets:{source}", "elsewhere")
     small = registry.load("tracklets", source, size=(4, 2))
     assert small.kind == "images"
