@@ -72,9 +72,7 @@ def test_parts_by_other_names(tmp_path, paint, train, test) -> None:
 def test_a_folder_beside_train_that_is_no_test_folder(tmp_path, paint) -> None:
     for name in ("train/a", "train/b", "holdout/a"):
         paint(tmp_path / name / "x.jpg")
-    with pytest.raises(
-        DataError, match=r"next to train there is holdout; expected only a test folder \(test, val"
-    ):
+    with pytest.raises(DataError, match=r"next to train there is holdout; expected only a test folder \(test, val"):
         folder.load(tmp_path)
     paint(tmp_path / "test" / "a" / "x.jpg")
     assert len(folder.load(tmp_path).test) == 1
