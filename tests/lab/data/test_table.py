@@ -162,7 +162,7 @@ def test_another_separator_is_named(tmp_path, mark) -> None:
     file = tmp_path / "t.csv"
     for value in ("1", "1,5"):
         file.write_text(mark.join("ab") + f"{mark}label\n" + mark.join((value, "2", "x")) + "\n")
-        with pytest.raises(DataError, match=r"fields are separated by .* here; expected commas"):
+        with pytest.raises(DataError, match=r"fields seem to be separated by .*; expected commas"):
             table.load(file)
 
 

@@ -171,7 +171,7 @@ def test_no_network_says_what_to_put_where(tmp_path, monkeypatch) -> None:
             fetch(Remote(url, 12, "abc"), tmp_path / "set.tar.gz")
     message = str(caught.value)
     assert f"cannot download {url}" in message
-    assert f"download {url} (12 bytes, md5 abc) by other means, put it at {tmp_path / 'set.tar.gz'}" in message
+    assert f"download {url} (12 bytes, md5 abc) by other means, save it as {tmp_path / 'set.tar.gz'}" in message
 
 
 def test_missing_page(server, tmp_path) -> None:
