@@ -187,7 +187,7 @@ def test_a_broken_cache_is_learnt_again(data: Dataset, tmp_path: Path, damage: s
     assert sealed.read(file)[1]["vectors"].shape == (40, 12)
 
 
-def test_a_cache_that_cannot_be_written_is_told_before_the_work(data: Dataset, tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_reported_before_training(data: Dataset, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot write vectors"):
         vectors.embed(data, cache=tmp_path / "file", settings=SMALL, progress=lambda *_: pytest.fail("learnt"))

@@ -98,7 +98,7 @@ def test_both_give_the_same_data(folder: Path, table: Path) -> None:
     assert tracklets.load(table).hash == whole
 
 
-def test_without_queries_each_camera_of_a_person_asks_once(folder: Path) -> None:
+def test_default_queries_are_one_per_person_and_camera(folder: Path) -> None:
     (folder / "query").rename(folder / "away")
     assert tracklets.read_index(folder).queries.tolist() == [0, 1]
     assert mars.default_queries(np.array([10**12, 10**12, 5]), np.array([1, 2, 1])).tolist() == [0, 1]
@@ -189,7 +189,7 @@ def test_broken_tables_are_refused_by_line(table: Path, what: str) -> None:
         tracklets.read_index(table)
 
 
-def test_what_is_not_there_and_who_is_nobody(folder: Path, tmp_path: Path) -> None:
+def test_missing_parts_and_reserved_names(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such folder or table"):
         tracklets.load(tmp_path / "nothing")
     with pytest.raises(DataError, match="no tracklets; expected train"):

@@ -1,4 +1,4 @@
-"""Packing runs into one file and back, and archives that want something else."""
+"""Packing and unpacking runs, and hostile archives."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_equal_runs_give_equal_bytes_and_checkpoints_stay_out(tmp_path: Path, ma
 
 
 @SUFFIXES
-def test_a_run_that_is_there_stays(tmp_path: Path, make_run: MakeRun, suffix: str) -> None:
+def test_an_existing_run_is_kept(tmp_path: Path, make_run: MakeRun, suffix: str) -> None:
     pack([make_run(tmp_path / "here" / name) for name in ("a", "b")], tmp_path / f"x{suffix}")
     there = make_run(tmp_path / "there" / "a", done=False)
     before = contents(there)
@@ -174,7 +174,7 @@ def test_too_much_is_refused(tmp_path: Path, make_run: MakeRun, suffix: str) -> 
 
 
 @SUFFIXES
-def test_damaged_archives_are_refused_whole(tmp_path: Path, make_run: MakeRun, suffix: str) -> None:
+def test_damaged_archives_leave_nothing(tmp_path: Path, make_run: MakeRun, suffix: str) -> None:
     archive = tmp_path / f"x{suffix}"
     pack([make_run(tmp_path / name, p_f16=os.urandom(300)) for name in ("a", "b")], archive)
     content = archive.read_bytes()

@@ -1,4 +1,4 @@
-"""Files that are written whole, on full disks and in read-only folders too, by one process at a time."""
+"""Atomic writes and appends, on full disks and in read-only folders; locks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def failing(code: int) -> Any:
     return fail
 
 
-def test_replacing_is_whole(tmp_path: Path) -> None:
+def test_replacing_is_atomic(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"a": 1})
     write_json(path, {"a": [1, 2]})
@@ -125,7 +125,7 @@ def test_appending_to_a_full_disk(tmp_path: Path) -> None:
     assert caught.value.errno == errno.ENOSPC
 
 
-def test_an_append_that_fails_half_way_is_taken_back(tmp_path: Path) -> None:
+def test_a_partial_append_is_removed(tmp_path: Path) -> None:
     """A limit on the file's size makes the kernel write a part of the line, and then refuse."""
     pytest.importorskip("resource")
     path = tmp_path / "rows"
@@ -141,7 +141,7 @@ def test_an_append_that_fails_half_way_is_taken_back(tmp_path: Path) -> None:
     assert path.read_bytes() == b"first\n"
 
 
-def test_a_failed_sync_takes_the_append_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_append_with_a_failed_fsync_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rows"
     append_bytes(path, b"first\n")
     with monkeypatch.context() as patch:
@@ -168,7 +168,7 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
         tmp_path.chmod(0o700)
 
 
-def test_folders_that_cannot_be_made_are_named(tmp_path: Path) -> None:
+def test_folders_that_cannot_be_created_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match=r"cannot create the folder .*file"):
         make_folder(tmp_path / "file" / "run")

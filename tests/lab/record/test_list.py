@@ -1,4 +1,4 @@
-"""A folder of runs, some of which can't be read."""
+"""Listing a folder of runs, some of which are damaged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_listing(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     assert "run.json" in found[2].problem
 
 
-def test_a_run_with_arguments_that_there_are_not_is_broken_as_any_other(tmp_path: Path, make_run: MakeRun) -> None:
+def test_a_run_with_unknown_arguments_is_broken(tmp_path: Path, make_run: MakeRun) -> None:
     """As one of another version may have."""
     path = make_run(tmp_path / "a") / "run.json"
     make_run(tmp_path / "b")
@@ -69,7 +69,7 @@ def test_a_run_with_arguments_that_there_are_not_is_broken_as_any_other(tmp_path
         ("rows.jsonl", {"step": True}, "step is True; expected an integer"),
     ],
 )
-def test_a_run_with_a_value_of_the_wrong_type_is_broken_as_any_other(
+def test_a_run_with_a_value_of_the_wrong_type_is_broken(
     tmp_path: Path, make_run: MakeRun, file: str, change: dict[str, Any], problem: str
 ) -> None:
     path = make_run(tmp_path / "a") / file
@@ -88,9 +88,7 @@ def test_lists_of_a_column_have_one_length(tmp_path: Path, make_run: MakeRun) ->
     assert found.problem == f"{path}, line 2: p_histogram has 2 numbers; expected 1"
 
 
-def test_a_folder_that_may_not_be_looked_into_is_broken(
-    tmp_path: Path, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_folder_is_broken(tmp_path: Path, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for chmod 000, which does not keep root out."""
     closed = make_run(tmp_path / "a")
     make_run(tmp_path / "b")

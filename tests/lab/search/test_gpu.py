@@ -1,4 +1,4 @@
-"""Several trials on one GPU, for real; what surrounds them is tested without one in test_search.py."""
+"""Several trials on one GPU; everything else is tested without one in test_search.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reweigh.lab.search import plan_search, search
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_trials_share_a_gpu_and_give_what_each_gives_alone(tmp_path: Path) -> None:
+def test_trials_sharing_a_gpu_give_the_results_of_single_ones(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     images = tmp_path / "images.npz"
     np.savez(images, x=rng.integers(0, 255, (400, 32, 32, 3), dtype=np.uint8), y=np.arange(400) % 4)

@@ -1,4 +1,4 @@
-"""Searches over real, small runs: protocol, records, refusals, page, script, command."""
+"""Searches over small runs: protocol, records, invalid plans, trusted sets, page, processes."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_pruned_run_stays_resumable_and_its_rows_count(tmp_path: Path) -> None
     assert score == read_rows(folder)[-1]["validation_accuracy"]
 
 
-def test_a_run_in_other_hands_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_run_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reweigh.lab.record.files import Lock
 
     run = Run.from_mapping({**FIELDS, "weighting": "MAE", "validation": 0.2, **CPU})
@@ -144,7 +144,7 @@ def test_a_run_in_other_hands_is_waited_for(tmp_path: Path, monkeypatch: pytest.
     assert 0 < run_objective(tmp_path, "validation_accuracy")(run, Told(None)) < 1
 
 
-def test_a_search_that_is_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_search_resumes(tmp_path: Path) -> None:
     plan = plan_search(FIELDS, "DM(lam=0..1, beta=2)", trials=2, seeds=())
     asked = [0]
 
@@ -166,13 +166,13 @@ def test_a_search_that_is_stopped_goes_on(tmp_path: Path) -> None:
         ({"noise": "given('a.npy', truth=False)", "rate": None}, "as given: 20 % of the training part"),
     ],
 )
-def test_the_plan_says_what_it_is_judged_by(more: dict[str, Any], judged: str) -> None:
+def test_the_plan_describes_its_validation_set(more: dict[str, Any], judged: str) -> None:
     plan = plan_search({**FIELDS, **more}, GRID)
     assert plan.judged.startswith(judged)
     assert plan.run(next(plan.space.points())).validation_labels == more.get("validation_labels", "clean")
 
 
-def test_a_plan_keeps_where_its_runs_are(tmp_path: Path) -> None:
+def test_a_plan_keeps_unhashed_fields(tmp_path: Path) -> None:
     here = {"data_root": "here", "device": "cpu", "workers": 3, "init_file": "weights.pt"}
     fields = {**FIELDS, "init_hash": "0123456789ab"}
     plan = plan_search({**fields, **here}, GRID)
@@ -218,7 +218,7 @@ def write_table(path: Path, rows: np.ndarray[Any, Any]) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_a_trusted_set_of_the_users_own(tmp_path: Path) -> None:
+def test_a_trusted_set(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(90, 2))
     write_table(tmp_path / "train.csv", rows[:60])
     write_table(tmp_path / "trusted.csv", rows[60:])
@@ -243,14 +243,14 @@ def test_a_trusted_set_of_the_users_own(tmp_path: Path) -> None:
         find(plan_search(fields, "DM(lam=0, beta={0, 2})", trusted=trusted), tmp_path / "runs")
 
 
-def test_overlap_is_found_in_texts_and_images() -> None:
+def test_overlap_in_texts_and_images() -> None:
     for inputs in (("a", "bb", "c", "d"), np.arange(4 * 48, dtype=np.uint8).reshape(4, 4, 4, 3)):
         whole = Part(inputs, np.array([0, 1, 0, 1]))
         data = Dataset("toy", whole.take([0, 1, 2]), whole.take([3, 2, 0]), ("x", "y"))
         assert overlap(data) == [(2, 1), (0, 2)]
 
 
-def test_the_page_stands_alone(found: tuple[Path, Outcome]) -> None:
+def test_the_page_is_self_contained(found: tuple[Path, Outcome]) -> None:
     _, outcome = found
     told = page(outcome, "<svg>density</svg>")
     assert "default-src 'none'" in told

@@ -1,4 +1,4 @@
-"""The grammar of spaces: what it reads, in which order, and what it refuses."""
+"""The grammar of spaces, their order, and invalid ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAPER = (
 )
 
 
-def test_the_space_of_the_issue() -> None:
+def test_a_space_with_ranges() -> None:
     space = parse_space("DM(lam=0..2, beta=0.5..24, taper=1e-7..1:log), lr=0.01..0.3:log, batch_size=32..256:log")
     (branch,) = space.branches
     assert branch.objective == "DM"
@@ -40,7 +40,7 @@ def test_the_papers_ablation_is_sixteen_points_in_order() -> None:
     assert settled[-1] == "DM(lam=2, beta=24)"
 
 
-def test_the_last_key_runs_fastest() -> None:
+def test_the_last_key_varies_fastest() -> None:
     space = parse_space("GCE(q={0.5, 0.7}), seed={0, 1}")
     assert [tuple(space.settle(point).values()) for point in space.points()] == [
         ("GCE(q=0.5)", 0),
@@ -89,7 +89,7 @@ def test_corners_reach_both_ends_of_every_range() -> None:
         ("lr={0.1}, 3", "neither"),
     ],
 )
-def test_bad_spaces_are_refused_with_a_sentence(text: str, about: str) -> None:
+def test_invalid_spaces_are_refused(text: str, about: str) -> None:
     with pytest.raises(SpaceError, match=about):
         parse_space(text)
 
@@ -101,7 +101,7 @@ def test_a_grid_has_its_limits() -> None:
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.001, 1e3))
-def test_drawn_numbers_stay_inside_and_are_short(low: float, factor: float) -> None:
+def test_sampled_numbers_are_rounded_within_the_range(low: float, factor: float) -> None:
     drawn = Range(low, low * factor)
     for raw in (drawn.low, drawn.high, (drawn.low + drawn.high) / 2):
         value = drawn.value(raw)

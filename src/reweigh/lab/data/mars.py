@@ -135,9 +135,9 @@ def read_index(root: str | os.PathLike[str]) -> Index:
     if bad.size:
         raise DataError(f"{path}: query {bad[0] + 1} is row {rows[bad[0]]}; expected 1 to {len(test)}")
     queries = rows - 1
-    nobody = np.flatnonzero(test.persons[queries] <= DISTRACTOR)
-    if nobody.size:
-        raise DataError(f"{path}: query {nobody[0] + 1} is row {rows[nobody[0]]}, a junk or distractor tracklet")
+    reserved = np.flatnonzero(test.persons[queries] <= DISTRACTOR)
+    if reserved.size:
+        raise DataError(f"{path}: query {reserved[0] + 1} is row {rows[reserved[0]]}, a junk or distractor tracklet")
     return Index(read_tracklets(folder, "train"), test, queries)
 
 

@@ -140,7 +140,7 @@ def _walk(root: Path) -> list[Track]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder, if it is there; a file among them is out of place."""
+    """Return the folders in a folder, none if it does not exist; raise DataError for files."""
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     entries = [entry for entry in entries if not entry.name.startswith(".")]
     for entry in entries:

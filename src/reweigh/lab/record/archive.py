@@ -201,7 +201,7 @@ def _write_zip(file: IO[bytes], members: Sequence[tuple[str, Path]]) -> None:
             info = zipfile.ZipInfo(name)  # dated 1980: equal runs give equal bytes
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = (stat.S_IFREG | 0o644) << 16
-            info.file_size = path.stat().st_size  # tells zipfile whether it needs 64 bits
+            info.file_size = path.stat().st_size  # zipfile chooses 32 or 64 bits by it
             with path.open("rb") as source, archive.open(info, "w") as target:
                 shutil.copyfileobj(source, target)
 

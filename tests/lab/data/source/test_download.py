@@ -162,7 +162,7 @@ def test_a_truncated_stream_without_announcement_fails_the_check(server, tmp_pat
         fetch(Remote(server.url, len(CONTENT), MD5), tmp_path / "file")
 
 
-def test_no_network_says_what_to_put_where(tmp_path, monkeypatch) -> None:
+def test_without_a_network_the_error_says_what_to_do(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused

@@ -1,4 +1,4 @@
-"""Losses and methods with impossible values are refused before the first trial."""
+"""Losses and methods with invalid values are refused before the first trial."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CPU = {"device": "cpu"}
         ("Forward(T={symmetric(0.2), symmetric(2)})", "an invalid run: "),
     ],
 )
-def test_values_that_cannot_be(space: str, about: str, tmp_path: Path) -> None:
+def test_invalid_values_are_refused(space: str, about: str, tmp_path: Path) -> None:
     plan = plan_search(FIELDS, space, seeds=(), trials=2 if ".." in space else None)
     with pytest.raises(ValueError, match=about):
         search(plan, tmp_path, where=CPU)
@@ -45,11 +45,11 @@ def test_values_that_cannot_be(space: str, about: str, tmp_path: Path) -> None:
         "GCE(q={0.2, 0.7})",
     ],
 )
-def test_values_that_can_be(space: str) -> None:
+def test_valid_values_are_accepted(space: str) -> None:
     check_buildable(plan_search(FIELDS, space), CPU)
 
 
-def test_every_net_reads_the_data_its_own_way(tmp_path: Path) -> None:
+def test_nets_prepare_the_data_differently(tmp_path: Path) -> None:
     x, y = np.zeros((40, 32, 32, 3), np.uint8), np.arange(40) % 2
     np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     fields = {"data": str(tmp_path / "own.npz"), "iterations": 2, "batch_size": 8}

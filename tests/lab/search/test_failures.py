@@ -1,4 +1,4 @@
-"""What no setting can help: data, disk, memory or database in trouble, and data without a test part."""
+"""Failures of data, disk, memory and database, and data without a test set."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_given_labels_that_changed_during_a_search_are_refused(tmp_path: Path) -
             go(**more)
 
 
-def test_labels_that_nobody_has_checked_are_not_trusted(tmp_path: Path) -> None:
+def test_unverified_labels_are_not_trusted(tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     write_table(table)
     plan = plan_search({"data": str(table), **SMALL}, GRID, trusted="test", seeds=())
@@ -93,7 +93,7 @@ def test_labels_that_nobody_has_checked_are_not_trusted(tmp_path: Path) -> None:
         search(plan, tmp_path / "runs", where=CPU, **QUICK)
 
 
-def test_a_lock_that_was_let_go_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_released_lock_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reweigh.lab.record.files import LockedError
     from reweigh.lab.run import execute
     from reweigh.lab.search import objective
@@ -120,7 +120,7 @@ def test_a_lock_that_was_let_go_is_no_error(tmp_path: Path, monkeypatch: pytest.
         MissingExtraError("pillow is not installed"),
     ],
 )
-def test_a_trial_that_could_not_be_tried_is_handed_back(make: Make, error: Exception) -> None:
+def test_a_trial_with_an_environment_error_is_released(make: Make, error: Exception) -> None:
     study, plan = make(trials=3)
     tried: list[float] = []
 
@@ -142,7 +142,7 @@ def test_a_trial_that_could_not_be_tried_is_handed_back(make: Make, error: Excep
 
 
 @pytest.mark.parametrize("error", [MemoryError("too large"), torch.OutOfMemoryError("CUDA"), RuntimeError(NO_MEMORY)])
-def test_want_of_memory_stops_no_other_trial_and_is_not_for_ever(make: Make, error: Exception) -> None:
+def test_out_of_memory_fails_one_trial_until_the_next_call(make: Make, error: Exception) -> None:
     study, plan = make("lr={0.1, 0.2, 0.3}", trials=None)
 
     def large(run: Run, call: Call) -> float:
@@ -159,7 +159,7 @@ def test_want_of_memory_stops_no_other_trial_and_is_not_for_ever(make: Make, err
     assert [slot.error for slot in slots(study)] == [None, "ValueError: a setting that cannot be", None]
 
 
-def test_a_search_tries_again_what_memory_was_short_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_retries_trials_that_ran_out_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_search({**SMALL, "data": "digits"}, GRID, seeds=())
 
     def short(*_: object, **__: object) -> Path:
@@ -173,7 +173,7 @@ def test_a_search_tries_again_what_memory_was_short_for(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_search_whose_data_are_missing_goes_on_once_they_are_there(tmp_path: Path, workers: int) -> None:
+def test_a_search_resumes_once_missing_data_exist(tmp_path: Path, workers: int) -> None:
     plan = plan_search({**SMALL, "data": str(tmp_path / "train.csv")}, GRID, seeds=())
     words = options({**SMALL, **CPU, "data": tmp_path / "train.csv", "space": GRID, "seeds": 0, "workers": workers})
     refused = CliRunner().invoke(app, ["search", *words, "--runs", str(tmp_path / "runs")])
@@ -184,7 +184,7 @@ def test_a_search_whose_data_are_missing_goes_on_once_they_are_there(tmp_path: P
     assert {trial.state for trial in search(plan, tmp_path / "runs", where=CPU).trials} == {"done"}
 
 
-def test_a_full_disk_under_the_database_is_a_sentence_and_no_loss(make: Make, tmp_path: Path) -> None:
+def test_a_full_disk_under_the_database_is_reported_and_loses_nothing(make: Make, tmp_path: Path) -> None:
     study, plan = make("lr={0.1, 0.2}", trials=None)
     url = sqlite_url(tmp_path / "study.db")
 
@@ -210,7 +210,7 @@ def test_the_command_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "Traceback" not in ended.stderr
 
 
-def test_data_without_a_test_part(tmp_path: Path) -> None:
+def test_data_without_a_test_set(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(80, 3)).astype(np.float32), np.arange(80) % 2
     np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x[:0], y_test=y[:0])
