@@ -50,7 +50,7 @@ def outcome(
         device="cpu",
     )
     result = read_result(execute(run, runs)) or {}
-    return 100 * float(result["final"]["test_accuracy"]), len(result["given_up"])
+    return 100 * float(result["final"]["test_accuracy"]), len(result["collapsed_classes"])
 
 
 def main() -> None:
@@ -67,12 +67,12 @@ def main() -> None:
         found = [outcome(weighting, normalise, iterations, rate, seed, arguments.runs) for seed in SEEDS]
         accuracies, lost = zip(*found, strict=True)
         mean, spread = round(statistics.fmean(accuracies), 1), round(statistics.stdev(accuracies), 1)
-        given_up = round(statistics.fmean(lost), 1)
+        collapsed_classes = round(statistics.fmean(lost), 1)
         told = f"{iterations:4} {weighting:10} {normalise:5} lr {rate:<5}"
-        print(f"{told} {mean} ± {spread}, {given_up} given up", flush=True)
+        print(f"{told} {mean} ± {spread}, {collapsed_classes} collapsed", flush=True)
         rows.append(
             {"iterations": iterations, "weighting": weighting, "normalise": normalise, "lr": rate}
-            | {"mean": mean, "stdev": spread, "given_up": given_up, "seeds": len(SEEDS)}
+            | {"mean": mean, "stdev": spread, "collapsed_classes": collapsed_classes, "seeds": len(SEEDS)}
             | {key: where[key] for key in ("commit", "torch", "system", "threads")}
         )
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

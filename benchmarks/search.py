@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import torch
 
 from reweigh.lab.record import environment, read_result
-from reweigh.lab.record.files import plain
+from reweigh.lab.record.files import jsonable
 from reweigh.lab.run import execute
 from reweigh.lab.search import parse_space, plan_search, search
-from reweigh.lab.search.storage import quiet
+from reweigh.lab.search.storage import silence_optuna
 from reweigh.lab.spec import Run, parse
 
 SEEDS, TRIALS = range(5), 20
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, help="keep the runs here, and go on with those that are there")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    quiet()
+    silence_optuna()
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
         root = arguments.runs or Path(scratch)
@@ -86,7 +86,7 @@ def main() -> None:
         "results": summary(lines),
         "seconds": round(time.perf_counter() - started),
     }
-    (out / "search.json").write_text(json.dumps(plain(report), indent=2) + "\n")
+    (out / "search.json").write_text(json.dumps(jsonable(report), indent=2) + "\n")
     draw(lines, out / "search.png")
     print(json.dumps(report["results"], indent=2))
 

@@ -82,12 +82,12 @@ DATA = tuple(dict.fromkeys(problem.data for problem in PROBLEMS))
 def reviews(root: Path) -> str:
     """Write the vectors of IMDB's reviews to a file once, so that runs need not compute them, and return its path."""
     from reweigh.lab.data import imdb
-    from reweigh.lab.data.hashing import hashed
+    from reweigh.lab.data.vectors import hash_texts
 
     path = root / "imdb.npz"
     if not path.exists():
         dataset = imdb.load(folder_of("imdb", None))
-        x_train, x_test = (hashed(cast("tuple[str, ...]", part.inputs)) for part in (dataset.train, dataset.test))
+        x_train, x_test = (hash_texts(cast("tuple[str, ...]", part.inputs)) for part in (dataset.train, dataset.test))
         y_train, y_test = dataset.train.labels, dataset.test.labels
         root.mkdir(parents=True, exist_ok=True)
         unfinished, names = path.with_suffix(".part.npz"), np.array(dataset.class_names)

@@ -21,13 +21,14 @@ from typing import Any, NamedTuple, TypeAlias
 from paper.experiment import Cell, Experiment, Reported
 from reweigh.errors import DataError
 from reweigh.lab.figures.figure import thin
-from reweigh.lab.record import Header, read_header, read_result, read_rows
-from reweigh.lab.record.files import make_folder, plain, read_json, replace_file
+from reweigh.lab.record import Header, current_names, read_header, read_result, read_rows
+from reweigh.lab.record.files import jsonable, make_folder, read_json, replace_file
 from reweigh.lab.record.header import DETAILS
-from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
+from reweigh.lab.record.rows import RENAMED
+from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of, string
 from reweigh.lab.report.collect import RunSummary
 from reweigh.lab.spec import Run, describe
-from reweigh.metrics import given_up
+from reweigh.metrics import collapsed_classes
 
 FORMAT = 1
 RETRIEVAL = "retrieval.json"  # scores in a run's folder
@@ -35,11 +36,6 @@ COLUMNS = (
     *("step", "test_accuracy", "train_accuracy", "train_accuracy_clean"),
     *("p_clean", "p_noisy", "fit_clean", "fit_noisy"),
 )
-RENAMED = {  # names in results of earlier versions
-    "corrupted_accuracy": "train_accuracy",
-    "intact_accuracy": "train_accuracy_clean",
-    "given_up": "collapsed_classes",
-}
 FINAL_METRICS = {
     "final": "test_accuracy",
     "corrupted": "train_accuracy",
@@ -51,46 +47,46 @@ FINAL_METRICS = {
 POINTS = 40  # rows kept of a run
 DIGITS = 5
 
-_METRICS = mapping(rest=maybe(number))
-_FINDING = mapping(
+_METRICS = object_of(rest=nullable(number))
+_FINDING = object_of(
     {
-        "name": text,
-        "header": mapping(
+        "name": string,
+        "header": object_of(
             {
-                "run": mapping(),
-                "data_hash": text,
-                "label_hash": text,
-                "examples": whole,
+                "run": object_of(),
+                "data_hash": string,
+                "label_hash": string,
+                "examples": integer,
                 "details": DETAILS,
-                "environments": listed(whole),
+                "environments": list_of(integer),
             }
         ),
         "metrics": _METRICS,
-        "columns": mapping({}, {"step": listed(whole)}, rest=listed(maybe(number))),
-        "seconds": maybe(number),
+        "columns": object_of({}, {"step": list_of(integer)}, rest=list_of(nullable(number))),
+        "seconds": nullable(number),
     },
-    {"diverged": maybe(whole)},
+    {"diverged": nullable(integer)},
 )
-_PLACE = {"row": text, "column": text}
-_REPORTED = mapping({"metric": text, "value": number}, {"quoted": text, "deviation": maybe(number)})
-_EXPERIMENT = mapping(
-    {"name": text, "title": text, "protocol": text, "metrics": listed(text)},
+_PLACE = {"row": string, "column": string}
+_REPORTED = object_of({"metric": string, "value": number}, {"quoted": string, "deviation": nullable(number)})
+_EXPERIMENT = object_of(
+    {"name": string, "title": string, "protocol": string, "metrics": list_of(string)},
     {
-        "differs": text,
-        "cost": maybe(number),
-        "cost_on": text,
-        "figure": maybe(text),
-        "figure_rate": maybe(number),
+        "differs": string,
+        "cost": nullable(number),
+        "cost_on": string,
+        "figure": nullable(string),
+        "figure_rate": nullable(number),
     },
 )
 _EXPERIMENT_FIELDS = ("name", "title", "protocol", "metrics", "differs", "cost", "cost_on", "figure", "figure_rate")
-_RESULTS = mapping(
+_RESULTS = object_of(
     {
         "experiment": _EXPERIMENT,
-        "cells": listed(mapping({**_PLACE, "reported": listed(_REPORTED), "note": text})),
-        "entries": listed(mapping({**_PLACE, "seed": whole, "chosen": text, "finding": _FINDING})),
-        "trials": listed(_FINDING),
-        "environments": listed(mapping()),
+        "cells": list_of(object_of({**_PLACE, "reported": list_of(_REPORTED), "note": string})),
+        "entries": list_of(object_of({**_PLACE, "seed": integer, "chosen": string, "finding": _FINDING})),
+        "trials": list_of(_FINDING),
+        "environments": list_of(object_of()),
     }
 )
 
@@ -188,7 +184,7 @@ def read_finding(folder: Path) -> Finding | None:
             return None
         header, rows = read_header(folder), read_rows(folder)
         scores: dict[str, Any] = read_json(folder / RETRIEVAL) if (folder / RETRIEVAL).exists() else {}
-        check_shape(folder / RETRIEVAL, scores, _METRICS)
+        check_schema(folder / RETRIEVAL, scores, _METRICS)
     except DataError:
         return None
     final, best = current_names(result.get("final") or {}), result.get("best") or {}
@@ -196,7 +192,7 @@ def read_finding(folder: Path) -> Finding | None:
     if best.get("test_accuracy") is not None:
         metrics["best"] = best["test_accuracy"]
     if rows and (means := rows[-1].get("p_by_class")):
-        metrics["collapsed_classes"] = len(given_up(means)) / len(means)
+        metrics["collapsed_classes"] = len(collapsed_classes(means)) / len(means)
     diverged = result.get("diverged")
     if diverged is not None and "validation" in metrics:
         metrics["validation"] = None  # a diverged trial predicts one class for everything and must not win
@@ -204,11 +200,6 @@ def read_finding(folder: Path) -> Finding | None:
     columns = {key: [row.get(key) for row in kept] for key in COLUMNS if any(key in row for row in kept)}
     # rounded here, so that a finding is the same from its folder and from a results file
     return Finding(folder.name, header, _rounded(metrics | scores), _rounded(columns), result.get("seconds"), diverged)
-
-
-def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the names of earlier versions."""
-    return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
 def _rounded(value: Any) -> Any:
@@ -298,7 +289,7 @@ def write_results(results: Results, path: Path) -> None:
         "environments": environments,
     }
     make_folder(path.parent)
-    written = json.dumps(plain(content), allow_nan=False, indent=None, separators=(",", ":"))
+    written = json.dumps(jsonable(content), allow_nan=False, indent=None, separators=(",", ":"))
     # one entry a line, for readable diffs
     written = written.replace('{"row":', '\n{"row":').replace('{"name":', '\n{"name":') + "\n"
     replace_file(path, lambda file: file.write(written.encode()))
@@ -309,7 +300,7 @@ def read_results(path: Path) -> Results:
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
-    check_shape(path, content, _RESULTS)
+    check_schema(path, content, _RESULTS)
     try:
         cells = tuple(
             Cell(
@@ -324,8 +315,8 @@ def read_results(path: Path) -> Results:
         metrics = tuple(RENAMED.get(name, name) for name in fields["metrics"])
         experiment = Experiment(**fields | {"metrics": metrics, "cells": cells})
 
-        def finding(mapping: Mapping[str, Any]) -> Finding:
-            return Finding.from_mapping(mapping, environments)
+        def finding(content: Mapping[str, Any]) -> Finding:
+            return Finding.from_mapping(content, environments)
 
         entries = tuple(Entry(**entry | {"finding": finding(entry["finding"])}) for entry in content["entries"])
         return Results(experiment, entries, tuple(map(finding, content["trials"])))

@@ -28,7 +28,7 @@ def per_class_accuracy(predicted: Tensor, target: Tensor, num_classes: int) -> l
     return [r / n if n else None for r, n in zip(right.tolist(), total.tolist(), strict=True)]
 
 
-def given_up(p_by_class: Sequence[float | None]) -> list[int]:
+def collapsed_classes(p_by_class: Sequence[float | None]) -> list[int]:
     """The classes c whose examples have a mean p of their label below half of chance: p̄_c < 1 / (2C).
 
     A net that knows nothing gives them 1 / C, so it has turned away from these, as it does where a density rewards
@@ -37,7 +37,7 @@ def given_up(p_by_class: Sequence[float | None]) -> list[int]:
     Args:
         p_by_class: p̄_c of every class, None of one without examples.
 
-    >>> given_up([0.5, 0.02, 0.6, None, 0.3])
+    >>> collapsed_classes([0.5, 0.02, 0.6, None, 0.3])
     [1]
     """
     chance = 1 / max(1, len(p_by_class))

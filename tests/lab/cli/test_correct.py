@@ -149,7 +149,7 @@ def test_data_are_read_as_by_suspects(reweigh, table: Path, tmp_path: Path) -> N
     assert result["retrained"]["before"]["wrong_labels"] is None  # unknown
     assert result["retrained"]["after"]["wrong_labels"] is None
     after = tmp_path / "runs" / result["retrained"]["runs"]["after"]
-    assert "intact_accuracy" not in read_rows(after)[-1]  # the labels before correction are not the true ones
+    assert "train_accuracy_clean" not in read_rows(after)[-1]  # the labels before correction are not the true ones
     assert result["options"]["label_column"] == "verdict"
     assert table.read_bytes() == before
 

@@ -94,14 +94,14 @@ def test_a_net_that_cannot_be_used(reweigh, tmp_path: Path, net: str, shape, mes
     ("classes", "message"),
     [
         ([], ""),
-        (["cat"], "1 class given up: cat (mean p of its labels below half of chance)"),
-        (list("abcdefg"), "7 classes given up: a, b, c, d, e and 2 more (mean p"),
+        (["cat"], "1 collapsed class: cat (mean p of its labels below half of chance)"),
+        (list("abcdefg"), "7 collapsed classes: a, b, c, d, e and 2 more (mean p"),
     ],
 )
-def test_classes_given_up_are_printed_with_the_result(capsys, classes: list[str], message: str) -> None:
-    print_result({"final": {"test_accuracy": 0.4}, "best": None, "diverged": None, "given_up": classes})
+def test_collapsed_classes_are_printed_with_the_result(capsys, classes: list[str], message: str) -> None:
+    print_result({"final": {"test_accuracy": 0.4}, "best": None, "diverged": None, "collapsed_classes": classes})
     lines = capsys.readouterr().out.splitlines()
-    assert (message in lines[-1]) if message else not any("given up" in line for line in lines)
+    assert (message in lines[-1]) if message else not any("collapsed" in line for line in lines)
 
 
 def test_seeds_together_give_the_rows_of_each_alone(reweigh, tmp_path: Path) -> None:

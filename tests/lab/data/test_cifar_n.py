@@ -36,7 +36,7 @@ def test_coarse_lists_of_cifar100n(tmp_path, human_labels) -> None:
     )
     coarse = np.array([0, 1, 1, 2, 3])
     assert cifar_n.load(path, "cifar100", "noisy_coarse", coarse).tolist() == [0, 1, 2, 2, 3]
-    with pytest.raises(DataError, match=r"noisy_coarse_label is of superclasses.*; take noisy_label"):
+    with pytest.raises(DataError, match=r"noisy_coarse_label holds superclasses.*; use noisy_label"):
         cifar_n.load(path, "cifar100", "noisy_coarse", CLEAN)
     assert sorted(cifar_n.read(path)) == ["clean_coarse_label", "clean_label", "noisy_coarse_label", "noisy_label"]
 

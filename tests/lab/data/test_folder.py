@@ -72,7 +72,7 @@ def test_parts_by_other_names(tmp_path, paint, train, test) -> None:
 def test_a_folder_beside_train_that_is_no_test_folder(tmp_path, paint) -> None:
     for name in ("train/a", "train/b", "holdout/a"):
         paint(tmp_path / name / "x.jpg")
-    with pytest.raises(DataError, match=r"beside it lies holdout; expected a test folder \(test, val, valid"):
+    with pytest.raises(DataError, match=r"next to train there is holdout; expected only a test folder \(test, val"):
         folder.load(tmp_path)
     paint(tmp_path / "test" / "a" / "x.jpg")
     assert len(folder.load(tmp_path).test) == 1
@@ -85,7 +85,7 @@ def test_linked_folders_are_read_once(flat, tmp_path, paint) -> None:
     assert len(data.train) + len(data.test) == 11
     assert "cat/linked/more/9.png" in (*data.train.inputs.names, *data.test.inputs.names)
     (tmp_path / "elsewhere" / "more" / "back").symlink_to(flat / "cat")
-    with pytest.raises(DataError, match=r"cat/linked/more/back: the same folder as .*pets/cat, by a link"):
+    with pytest.raises(DataError, match=r"cat/linked/more/back: a link to the folder .*pets/cat"):
         folder.load(flat)
 
 
@@ -98,7 +98,7 @@ def test_the_same_pictures_are_not_read_twice_by_a_link(tmp_path, paint, link, t
     paint(tmp_path / ".kept" / "a" / "y.png")
     (tmp_path / ".kept" / "b").symlink_to(tmp_path / "train" / "b")
     (tmp_path / link).symlink_to(to)
-    with pytest.raises(DataError, match=f": the same folder as .*{first}, by a link"):
+    with pytest.raises(DataError, match=f": a link to the folder .*{first}, which is already read"):
         folder.load(tmp_path)
 
 
@@ -109,13 +109,13 @@ def test_parts_whose_names_differ_in_case_only_are_refused(tmp_path, paint, twic
             paint(tmp_path / part / name / "x.png")
     if len(list(tmp_path.iterdir())) < 3:
         pytest.skip("this file system makes no difference")
-    with pytest.raises(DataError, match=f"{twice} and {twice.lower()} are the same part"):
+    with pytest.raises(DataError, match=f"{twice} and {twice.lower()} differ only in case"):
         folder.load(tmp_path)
 
 
 def test_a_link_to_a_class_that_is_gone(flat, tmp_path) -> None:
     (flat / "bird").symlink_to(tmp_path / "gone")
-    with pytest.raises(DataError, match="pets/bird: a link to what is not there"):
+    with pytest.raises(DataError, match="pets/bird: a broken link"):
         folder.load(flat)
 
 
@@ -142,7 +142,7 @@ def test_names_that_are_not_utf_8(flat) -> None:
         pytest.skip("this file system takes no such names")
     assert len(folder.load(flat).hash) == 64
     (flat / "dog").rename(flat / os.fsdecode(b"d\xe9g"))
-    with pytest.raises(DataError, match=r"class name 'd\\udce9g' is not UTF-8"):
+    with pytest.raises(DataError, match=r"class name 'd\\udce9g' is not valid UTF-8"):
         folder.load(flat)
 
 

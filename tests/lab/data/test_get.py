@@ -96,7 +96,7 @@ def test_an_archive_without_the_promised_folder_is_refused(tmp_path) -> None:
     with tarfile.open(tmp_path / "x.tar", "w") as pack:
         pack.addfile(tarfile.TarInfo("other"), io.BytesIO(b""))
     source = get.Source({"x.tar": download.Remote("http://127.0.0.1:9/x.tar")}, ("wanted",), "")
-    with pytest.raises(DataError, match="did not bring"):
+    with pytest.raises(DataError, match="does not contain"):
         get.get("x", tmp_path, sources={"x": source})
 
 

@@ -125,7 +125,7 @@ def test_the_fast_mode_has_workers(data: Dataset) -> None:
     for workers, told in ((0, "expected 1 or more"), (-1, "expected 1 or more")):
         with pytest.raises(ValueError, match=told):
             vectors.embed(data, settings=SMALL, workers=workers)
-    with pytest.raises(ValueError, match="the deterministic mode has one"):
+    with pytest.raises(ValueError, match="the deterministic mode uses one"):
         vectors.embed(data, settings=SMALL, workers=2, deterministic=True)
 
 
@@ -187,9 +187,9 @@ def test_a_broken_cache_is_learnt_again(data: Dataset, tmp_path: Path, damage: s
     assert read_sealed(file)[1]["vectors"].shape == (40, 12)
 
 
-def test_a_cache_that_cannot_be_written_is_told_before_the_work(data: Dataset, tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_reported_before_training(data: Dataset, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="vectors cannot be kept there"):
+    with pytest.raises(DataError, match="cannot write vectors"):
         vectors.embed(data, cache=tmp_path / "file", settings=SMALL, progress=lambda *_: pytest.fail("learnt"))
 
 

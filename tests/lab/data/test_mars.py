@@ -103,7 +103,7 @@ def test_the_index_needs_neither_images_nor_names(root: Path) -> None:
     index = mars.read_index(root.parent)
     assert index.test.lengths.sum() == 26
     assert index.test.frames is None
-    with pytest.raises(DataError, match="not known"):
+    with pytest.raises(DataError, match="the index has no frames"):
         index.test.of(0)
 
 
@@ -136,7 +136,7 @@ def test_listed_queries(root: Path) -> None:
         ("[{}]", "expected a JSON list"),
         ('[{"img_paths": []}]', "expected a JSON list"),
         ('[{"img_paths": ["x.jpg"]}]', "entry 0: 'x.jpg'"),
-        ('[{"img_paths": ["0008C1T0001F001.jpg"]}]', "entry 0: no frames of the tracklet"),
+        ('[{"img_paths": ["0008C1T0001F001.jpg"]}]', "entry 0: no tracklet with the frame"),
     ):
         path.write_text(content)
         with pytest.raises(DataError, match=f"query.json: {told}"):
@@ -210,7 +210,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "three columns": (mat(TRACKS, track_train_info=table(TRAIN)[:, :3]), r"shape \(6, 3\); expected N x 4"),
     "transposed": (mat(TRACKS, track_train_info=table(TRAIN)[:5].T), r"shape \(4, 5\); expected N x 4"),
     "no rows": (mat(TRACKS, track_train_info=np.zeros((0, 4), np.int32)), "expected"),
-    "gap between tracks": (rows(put(2, 0, 9)), r"row 3 does not start where the last one ended: \[9, 10, 3, 1\]"),
+    "gap between tracks": (rows(put(2, 0, 9)), r"row 3 does not start after the previous one: \[9, 10, 3, 1\]"),
     "overlap of tracks": (rows(put(2, 0, 7)), "row 3 does not start"),
     "first track late": (rows(put(0, 0, 2)), "row 1 does not start"),
     "counted from 0": (rows(lambda array: array.__isub__(1)), "row 1 does not start"),
@@ -218,7 +218,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "person -2": (rows(put(0, 2, -2)), "row 1 has an impossible person"),
     "camera 0": (rows(put(4, 3, 0)), "row 5 has an impossible camera"),
     "person of another": (rows(put(2, 2, 5)), r"train_name\.txt: line 8: 0003C1T0001F001\.jpg is person 3"),
-    "camera of another": (rows(put(0, 3, 4)), r"train_name\.txt: line 1: .* tracklet 1 says person 1, camera 4"),
+    "camera of another": (rows(put(0, 3, 4)), r"train_name\.txt: line 1: .* tracklet 1 is of person 1, camera 4"),
     "name of another": (names(lambda a: a.__setitem__(4, "0003C2T0002F002.jpg")), "line 5: .* is person 3"),
     "name cut": (names(lambda a: a.__setitem__(4, "0001C2.jpg")), r"line 5: '0001C2\.jpg'; expected a name"),
     "name climbs": (names(lambda a: a.__setitem__(0, "../../etc/0001C1T0001F001.jpg")), "line 1"),
@@ -260,7 +260,7 @@ def test_strays_in_the_folders_are_refused(root: Path) -> None:
         mars.scan(root)
     stray.unlink()
     (root / "bbox_test" / "0002" / "0004C1T0001F009.jpg").write_text("")
-    with pytest.raises(DataError, match="a frame of person 0004 in the folder of 0002"):
+    with pytest.raises(DataError, match="a frame of person 0004 is in the folder of 0002"):
         mars.scan(root)
 
 

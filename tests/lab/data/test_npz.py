@@ -51,8 +51,8 @@ def test_classes_may_be_grouped(tmp_path) -> None:
     for wrong, told in (
         (np.array([0.5, 1.5]), r"'class_groups' is float64 \(2,\); expected integers, one for each class"),
         (np.array([], np.int64), "expected integers, one for each class"),
-        (np.array([0, 1, 1]), "groups must give each of the 2 classes a group id of 0 or more"),
-        (np.array([0, -1]), "groups must give each of the 2 classes a group id of 0 or more"),
+        (np.array([0, 1, 1]), "groups must hold one id >= 0 for each of the 2 classes"),
+        (np.array([0, -1]), "groups must hold one id >= 0 for each of the 2 classes"),
     ):
         with pytest.raises(DataError, match=told):
             npz.load(save(tmp_path / "c.npz", **arrays, class_groups=wrong))

@@ -72,8 +72,8 @@ def test_too_few_examples_to_hold_out_are_refused() -> None:
         assemble("mine", Part(("a", "b"), np.array([0, 1])), None, ("x", "y"))
 
 
-def test_labels_that_are_no_classes_are_refused(tmp_path) -> None:
+def test_measurements_as_labels_are_refused(tmp_path) -> None:
     path = tmp_path / "prices.csv"
     path.write_text("rooms,label\n" + "".join(f"{k},{100 * k + 0.5}\n" for k in range(50)))
-    with pytest.raises(DataError, match=r"prices\.csv: no two of the 50 labels are equal; expected classes"):
+    with pytest.raises(DataError, match=r"prices\.csv: all 50 labels are different; expected class labels"):
         table.load(path)

@@ -36,14 +36,14 @@ def test_large_offsets_keep_their_digits(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("labels", "told"),
     [
-        (("a", "b", "NA", "nan"), ["'NA' in 2 rows, 'nan' in 2 rows, which is how tables write a missing value"]),
+        (("a", "b", "NA", "nan"), ["'NA' in 2 rows, 'nan' in 2 rows, a common spelling of a missing value"]),
         (("1", "1.0", "2"), ["'1' in 4 rows, '1.0' in 3 rows, the same number: kept as different classes"]),
         (("0", "00", "1e0", "?", "1"), ["'?' in 2 rows", "'0' in 2 rows, '00' in 2 rows", "'1e0' in 2 rows, '1' in 2"]),
         (("9007199254740993", "9007199254740992"), []),
         (("1", "2", "1a", "nano", "1_0", "10", "inf"), []),
     ],
 )
-def test_labels_that_are_probably_not_meant_are_told_of(tmp_path, labels: tuple[str, ...], told: list[str]) -> None:
+def test_suspicious_labels_cause_a_warning(tmp_path, labels: tuple[str, ...], told: list[str]) -> None:
     path = write(tmp_path / "t.csv", [(str(i), labels[i % len(labels)]) for i in range(10)], ("a", "label"))
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
@@ -162,7 +162,7 @@ def test_another_separator_is_named(tmp_path, mark) -> None:
     file = tmp_path / "t.csv"
     for value in ("1", "1,5"):
         file.write_text(mark.join("ab") + f"{mark}label\n" + mark.join((value, "2", "x")) + "\n")
-        with pytest.raises(DataError, match=r"fields are separated by .* here; expected commas"):
+        with pytest.raises(DataError, match=r"fields seem to be separated by .*; expected commas"):
             table.load(file)
 
 
@@ -172,8 +172,8 @@ def test_columns_are_listed_so_that_they_can_be_told_apart(tmp_path) -> None:
         table.load(path)
 
 
-@pytest.mark.parametrize(("scale", "told"), [(1e300, "too large"), (1e-200, "too close to each other")])
-def test_values_whose_spread_is_no_number_are_refused_for_what_they_are(tmp_path, scale, told) -> None:
+@pytest.mark.parametrize(("scale", "told"), [(1e300, "too large"), (1e-200, "too close together")])
+def test_values_that_cannot_be_standardised_are_refused(tmp_path, scale, told) -> None:
     rows = "".join(f"{i * scale},{i % 2}\n" for i in range(-10, 10))
     (tmp_path / "t.csv").write_text(f"x,label\n{rows}")
     with warnings.catch_warnings():
@@ -182,8 +182,8 @@ def test_values_whose_spread_is_no_number_are_refused_for_what_they_are(tmp_path
             table.load(tmp_path / "t.csv")
 
 
-def test_text_and_features_exclude_each_other(tmp_path) -> None:
-    with pytest.raises(ValueError, match="exclude"):
+def test_text_and_features_cannot_be_combined(tmp_path) -> None:
+    with pytest.raises(ValueError, match="are both passed"):
         table.load(write(tmp_path / "t.csv"), text="a", features=["b"])
 
 
@@ -234,6 +234,6 @@ class TestParquet:
 
 
 @pytest.mark.parametrize("columns", [{"text": "label"}, {"features": ["a", "label"]}])
-def test_the_label_is_nothing_to_learn_from(tmp_path, columns) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(columns))} names the column of labels, 'label'"):
+def test_the_label_is_not_a_feature(tmp_path, columns) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(columns))} includes the label column 'label'"):
         table.load(write(tmp_path / "t.csv"), **columns)

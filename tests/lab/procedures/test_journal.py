@@ -178,9 +178,9 @@ def test_forgetting_never_chooses_a_rate_that_diverged(run: Run, tmp_path: Path)
     ("change", "problem"),
     [
         ({"runs": []}, "has a result, but no runs"),
-        ({"runs": [{"role": "first", "folder": 3}]}, r"runs\[0\].folder is 3; expected a text"),
+        ({"runs": [{"role": "first", "folder": 3}]}, r"runs\[0\].folder is 3; expected a string"),
         ({"made": None}, "made is None; expected a JSON object"),
-        ({"made": {"labels.npy": 1}}, "made.labels.npy is 1; expected a text"),
+        ({"made": {"labels.npy": 1}}, "made.labels.npy is 1; expected a string"),
         ({"result": 3}, "result is 3; expected a JSON object or null"),
         ({"result": {"retrained": {"final": "high"}}}, "result.retrained.final is 'high'; expected a number or null"),
         ({"result": {"first": {}}}, "result.retrained is missing"),

@@ -39,7 +39,7 @@ def test_label_correction_removes_wrong_labels(longer: Run, tmp_path: Path) -> N
     assert result["retrained"]["wrong_labels"] < 0.25
     labels = np.load(folder / "labels.npy")
     row = read_rows(tmp_path / runs["first"])[-1]
-    assert (labels == gather(longer).clean).mean() == pytest.approx(row["intact_accuracy"])
+    assert (labels == gather(longer).clean).mean() == pytest.approx(row["train_accuracy_clean"])
     retrained = read_header(tmp_path / runs["retrained"]).run
     kept = {"noise": longer.noise, "rate": longer.rate}
     assert replace(retrained, **kept) == longer  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Packing runs into one file and back, and archives that want something else."""
+"""Packing and unpacking runs, and hostile archives."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_equal_runs_give_equal_bytes_and_checkpoints_stay_out(tmp_path: Path, ma
 
 
 @SUFFIXES
-def test_a_run_that_is_there_stays(tmp_path: Path, make_run: MakeRun, suffix: str) -> None:
+def test_an_existing_run_is_kept(tmp_path: Path, make_run: MakeRun, suffix: str) -> None:
     pack([make_run(tmp_path / "here" / name) for name in ("a", "b")], tmp_path / f"x{suffix}")
     there = make_run(tmp_path / "there" / "a", done=False)
     before = contents(there)
@@ -75,9 +75,9 @@ def test_a_run_that_is_there_stays(tmp_path: Path, make_run: MakeRun, suffix: st
 
 def test_what_cannot_be_packed(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     run = make_run(tmp_path / "a", done=False)
-    with pytest.raises(ValueError, match=r"ends in \.tar\.gz"):
+    with pytest.raises(ValueError, match=r"must end in \.tar\.gz"):
         pack([run], tmp_path / "x.rar")
-    with pytest.raises(ValueError, match="occur once"):
+    with pytest.raises(ValueError, match="occurs twice"):
         pack([run, tmp_path / "b" / "a"], tmp_path / "x.zip")
     with pytest.raises(DataError, match=r"nowhere.*run\.json"):
         pack([tmp_path / "nowhere"], tmp_path / "x.zip")
@@ -160,7 +160,7 @@ def test_zip_members_that_are_not_plain_files_are_refused(tmp_path: Path, change
         if change == "twice":
             with pytest.warns(UserWarning, match="Duplicate name"):
                 file.writestr("a/run.json", "{}")
-    with pytest.raises(DataError, match="not a file of a run, or is there twice"):
+    with pytest.raises(DataError, match="not a file of a run, or occurs twice"):
         unpack(tmp_path / "x.zip", tmp_path / "root")
 
 
@@ -169,12 +169,12 @@ def test_too_much_is_refused(tmp_path: Path, make_run: MakeRun, suffix: str) -> 
     pack([make_run(tmp_path / "a", checkpoint_pt=bytes(10**6))], tmp_path / f"x{suffix}", checkpoints=True)
     assert (tmp_path / f"x{suffix}").stat().st_size < 10**5
     with pytest.raises(DataError, match="more than"):
-        unpack(tmp_path / f"x{suffix}", tmp_path / "root", largest=10**5)
+        unpack(tmp_path / f"x{suffix}", tmp_path / "root", max_bytes=10**5)
     assert not (tmp_path / "root").exists()
 
 
 @SUFFIXES
-def test_damaged_archives_are_refused_whole(tmp_path: Path, make_run: MakeRun, suffix: str) -> None:
+def test_damaged_archives_leave_nothing(tmp_path: Path, make_run: MakeRun, suffix: str) -> None:
     archive = tmp_path / f"x{suffix}"
     pack([make_run(tmp_path / name, p_f16=os.urandom(300)) for name in ("a", "b")], archive)
     content = archive.read_bytes()
@@ -203,7 +203,7 @@ def test_a_run_without_its_header_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_archives_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"x\.zip: there is no such file"):
+    with pytest.raises(DataError, match=r"x\.zip: no such file"):
         unpack(tmp_path / "x.zip", tmp_path)
 
 

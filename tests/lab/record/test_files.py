@@ -1,4 +1,4 @@
-"""Files that are written whole, on full disks and in read-only folders too, by one process at a time."""
+"""Atomic writes and appends, on full disks and in read-only folders; locks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,16 @@ import torch
 
 from reweigh.errors import DataError
 from reweigh.lab.record import RecordError
-from reweigh.lab.record.files import Lock, append, cut, make_folder, plain, read_json, replace_file, write_json
+from reweigh.lab.record.files import (
+    Lock,
+    append_bytes,
+    jsonable,
+    make_folder,
+    read_json,
+    replace_file,
+    truncate,
+    write_json,
+)
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="/dev/full is a Linux device")
@@ -34,7 +43,7 @@ def failing(code: int) -> Any:
     return fail
 
 
-def test_replacing_is_whole(tmp_path: Path) -> None:
+def test_replacing_is_atomic(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"a": 1})
     write_json(path, {"a": [1, 2]})
@@ -56,9 +65,7 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     write_json(path, {"a": 1})
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing(code))
-        with pytest.raises(
-            RecordError, match=r"cannot write .*a\.json: .*; what was there before is untouched"
-        ) as caught:
+        with pytest.raises(RecordError, match=r"cannot write .*a\.json: .*; the old content is unchanged") as caught:
             write_json(path, {"a": 2})
     assert caught.value.errno == code
     assert os.strerror(code) in str(caught.value)
@@ -84,7 +91,9 @@ def test_a_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
     path = Path(folder)
-    with pytest.raises(RecordError, match=re.escape(f"cannot write {path}: Is a directory; what was there before")):
+    with pytest.raises(
+        RecordError, match=re.escape(f"cannot write {path}: Is a directory; the old content is unchanged")
+    ):
         replace_file(path, lambda file: file.write(b"new"))
     assert [item.name for item in tmp_path.iterdir()] == ["there"]
 
@@ -111,36 +120,36 @@ def test_an_error_of_the_writer_leaves_nothing_behind(tmp_path: Path) -> None:
 @needs_full
 def test_appending_to_a_full_disk(tmp_path: Path) -> None:
     (tmp_path / "rows").symlink_to(FULL)
-    with pytest.raises(RecordError, match=r"cannot append to .*all that was written before is intact") as caught:
-        append(tmp_path / "rows", b"x" * 10)
+    with pytest.raises(RecordError, match=r"cannot append to .*the old content is unchanged") as caught:
+        append_bytes(tmp_path / "rows", b"x" * 10)
     assert caught.value.errno == errno.ENOSPC
 
 
-def test_an_append_that_fails_half_way_is_taken_back(tmp_path: Path) -> None:
+def test_a_partial_append_is_removed(tmp_path: Path) -> None:
     """A limit on the file's size makes the kernel write a part of the line, and then refuse."""
     pytest.importorskip("resource")
     path = tmp_path / "rows"
-    append(path, b"first\n")
+    append_bytes(path, b"first\n")
     script = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from reweigh.lab.record.files import append, RecordError\n"
+        "from reweigh.lab.record.files import append_bytes, RecordError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
-        "try: append(Path(sys.argv[1]), b'x' * 1000)\n"
+        "try: append_bytes(Path(sys.argv[1]), b'x' * 1000)\n"
         "except RecordError as error: sys.exit(7)"
     )
     assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 7
     assert path.read_bytes() == b"first\n"
 
 
-def test_a_failed_sync_takes_the_append_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_append_with_a_failed_fsync_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rows"
-    append(path, b"first\n")
+    append_bytes(path, b"first\n")
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing(errno.ENOSPC))
         with pytest.raises(RecordError):
-            append(path, b"second\n")
+            append_bytes(path, b"second\n")
     assert path.read_bytes() == b"first\n"
-    append(path, b"third\n")
+    append_bytes(path, b"third\n")
     assert path.read_bytes() == b"first\nthird\n"
 
 
@@ -150,7 +159,7 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
     try:
         for action in (
             lambda: write_json(tmp_path / "a", {}),
-            lambda: append(tmp_path / "b", b""),
+            lambda: append_bytes(tmp_path / "b", b""),
             lambda: Lock(tmp_path),
         ):
             with pytest.raises(RecordError, match="Permission denied"):
@@ -159,28 +168,28 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
         tmp_path.chmod(0o700)
 
 
-def test_folders_that_cannot_be_made_are_named(tmp_path: Path) -> None:
+def test_folders_that_cannot_be_created_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match=r"cannot create the folder .*file"):
         make_folder(tmp_path / "file" / "run")
 
 
-def test_cutting(tmp_path: Path) -> None:
+def test_truncating(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    cut(path, 0)
+    truncate(path, 0)
     path.write_bytes(b"12345")
-    cut(path, 9)
+    truncate(path, 9)
     assert path.read_bytes() == b"12345"
-    cut(path, 2)
+    truncate(path, 2)
     assert path.read_bytes() == b"12"
 
 
-def test_plain_values() -> None:
+def test_conversion_to_json_types() -> None:
     given = {
         "nan": float("nan"), "inf": np.float64("-inf"), "f": np.float32(0.5), "i": np.int64(3), "b": np.bool_(True),
         "array": np.array([1.0, np.nan]), "tensor": torch.tensor([[1, 2]]), "none": None, 5: ("x",),
     }  # fmt: skip
-    assert plain(given) == {
+    assert jsonable(given) == {
         "nan": None, "inf": None, "f": 0.5, "i": 3, "b": True,
         "array": [1.0, None], "tensor": [[1, 2]], "none": None, "5": ["x"],
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""A folder of runs, some of which can't be read."""
+"""Listing a folder of runs, some of which are damaged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_listing(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     assert "run.json" in found[2].problem
 
 
-def test_a_run_with_arguments_that_there_are_not_is_broken_as_any_other(tmp_path: Path, make_run: MakeRun) -> None:
+def test_a_run_with_unknown_arguments_is_broken(tmp_path: Path, make_run: MakeRun) -> None:
     """As one of another version may have."""
     path = make_run(tmp_path / "a") / "run.json"
     make_run(tmp_path / "b")
@@ -50,26 +50,26 @@ def test_a_run_with_arguments_that_there_are_not_is_broken_as_any_other(tmp_path
 @pytest.mark.parametrize(
     ("file", "change", "problem"),
     [
-        ("run.json", {"examples": "many"}, "examples is 'many'; expected a whole number"),
-        ("run.json", {"examples": 1e300}, "examples is 1e+300; expected a whole number"),
+        ("run.json", {"examples": "many"}, "examples is 'many'; expected an integer"),
+        ("run.json", {"examples": 1e300}, "examples is 1e+300; expected an integer"),
         ("run.json", {"run": ["data"]}, "run is ['data']; expected a JSON object"),
-        ("run.json", {"data_hash": None}, "data_hash is None; expected a text"),
+        ("run.json", {"data_hash": None}, "data_hash is None; expected a string"),
         ("run.json", {"details": {"noise": {"kind": "a", "rate": None}}}, "details.noise.measured is missing"),
-        ("run.json", {"details": {"class_names": ["cat", 3]}}, "details.class_names[1] is 3; expected a text"),
+        ("run.json", {"details": {"class_names": ["cat", 3]}}, "details.class_names[1] is 3; expected a string"),
         ("run.json", {"environments": [3]}, "environments[0] is 3; expected a JSON object"),
         ("result.json", {"final": 3}, "final is 3; expected a JSON object"),
         ("result.json", {"best": []}, "best is []; expected a JSON object or null"),
         ("result.json", {"final": {"accuracy": "0.3"}}, "final.accuracy is '0.3'; expected a number or null"),
-        ("result.json", {"diverged": True}, "diverged is True; expected a whole number or null"),
+        ("result.json", {"diverged": True}, "diverged is True; expected an integer or null"),
         ("result.json", {"reliability": [{"confidence": 0.5}]}, "reliability[0].accuracy is missing"),
         ("rows.jsonl", {"accuracy": "many"}, "accuracy is 'many'; expected a number or null"),
         ("rows.jsonl", {"accuracy": [0.5]}, "accuracy is [0.5]; expected a number or null"),
         ("rows.jsonl", {"p_by_class": 3}, "p_by_class is 3; expected a list"),
         ("rows.jsonl", {"p_histogram": [0.5, {}]}, "p_histogram[1] is {}; expected a number or null"),
-        ("rows.jsonl", {"step": True}, "step is True; expected a whole number"),
+        ("rows.jsonl", {"step": True}, "step is True; expected an integer"),
     ],
 )
-def test_a_run_with_a_value_of_the_wrong_type_is_broken_as_any_other(
+def test_a_run_with_a_value_of_the_wrong_type_is_broken(
     tmp_path: Path, make_run: MakeRun, file: str, change: dict[str, Any], problem: str
 ) -> None:
     path = make_run(tmp_path / "a") / file
@@ -88,9 +88,7 @@ def test_lists_of_a_column_have_one_length(tmp_path: Path, make_run: MakeRun) ->
     assert found.problem == f"{path}, line 2: p_histogram has 2 numbers; expected 1"
 
 
-def test_a_folder_that_may_not_be_looked_into_is_broken(
-    tmp_path: Path, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_folder_is_broken(tmp_path: Path, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for chmod 000, which does not keep root out."""
     closed = make_run(tmp_path / "a")
     make_run(tmp_path / "b")

@@ -1,4 +1,4 @@
-"""margins.bin: what is appended is read again, a torn end is not there, and going back drops what follows."""
+"""margins.bin: round trips, incomplete ends, rewinding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_margins_are_read_as_they_were_written(tmp_path: Path, header: Header) -
     assert read_p(tmp_path / "run").p.shape == (5, 0), "p was not recorded"
 
 
-def test_a_torn_end_is_not_there_and_is_cut_off(tmp_path: Path, header: Header) -> None:
+def test_an_incomplete_end_is_ignored_and_removed(tmp_path: Path, header: Header) -> None:
     folder = write(tmp_path / "run", header)
     path = folder / "margins.bin"
     whole = path.read_bytes()
@@ -43,7 +43,7 @@ def test_a_torn_end_is_not_there_and_is_cut_off(tmp_path: Path, header: Header) 
         assert path.read_bytes() == whole[: 2 * size]
 
 
-def test_going_back_drops_what_follows(tmp_path: Path, header: Header) -> None:
+def test_rewinding_removes_later_records(tmp_path: Path, header: Header) -> None:
     folder = write(tmp_path / "run", header)
     before = (folder / "margins.bin").read_bytes()
     with Record(folder, header, {}) as record:
@@ -54,7 +54,7 @@ def test_going_back_drops_what_follows(tmp_path: Path, header: Header) -> None:
     assert (folder / "margins.bin").read_bytes() == before
 
 
-def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path: Path, header: Header) -> None:
+def test_values_that_do_not_fit_are_refused(tmp_path: Path, header: Header) -> None:
     with Record(tmp_path / "run", header, {}) as record:
         with pytest.raises(ValueError, match=r"margins has shape \(2,\); expected \(5,\)"):
             record.append({"step": 1}, None, ([1.0, 2.0], RIVALS))
@@ -63,11 +63,11 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path: Path, hea
         assert record.last_step == -1
     path = write(tmp_path / "again", header) / "margins.bin"
     path.write_bytes(path.read_bytes() * 2)
-    with pytest.raises(DataError, match="the steps of its records do not rise"):
+    with pytest.raises(DataError, match="the steps do not increase"):
         read_margins(tmp_path / "again")
 
 
-def test_an_archive_holds_them(tmp_path: Path, header: Header) -> None:
+def test_an_archive_contains_margins(tmp_path: Path, header: Header) -> None:
     folder = write(tmp_path / "run", header, finish=True)
     pack([folder], tmp_path / "runs.zip")
     unpack(tmp_path / "runs.zip", tmp_path / "elsewhere")

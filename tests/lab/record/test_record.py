@@ -1,4 +1,4 @@
-"""A run's folder: written once, read back, torn anywhere, resumed."""
+"""A run's folder: written, read, truncated anywhere, resumed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MakeRun = Callable[..., Path]
 ENVIRONMENT = {"torch": "2"}
 
 
-def test_what_is_written_is_read(tmp_path: Path, make_run: MakeRun, header: Header, rows: list[dict[str, Any]]) -> None:
+def test_round_trip(tmp_path: Path, make_run: MakeRun, header: Header, rows: list[dict[str, Any]]) -> None:
     folder = make_run(tmp_path / "a")
     assert read_header(folder) == replace(header, environments=(ENVIRONMENT,))
     assert read_rows(folder) == rows
@@ -49,12 +49,12 @@ def test_what_is_written_is_read(tmp_path: Path, make_run: MakeRun, header: Head
 def test_a_finished_run_is_never_repeated(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     folder = make_run(tmp_path / "a")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(RecordError, match="is finished"):
+    with pytest.raises(RecordError, match="already has a result"):
         Record(folder, header, ENVIRONMENT)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_rewinding_drops_what_will_be_measured_again(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
+def test_rewinding_removes_later_rows(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     folder = make_run(tmp_path / "a", done=False)
     with Record(folder, header, ENVIRONMENT) as record:
         assert record.last_step == 30
@@ -72,9 +72,7 @@ def test_rewinding_drops_what_will_be_measured_again(tmp_path: Path, make_run: M
     assert read_p(folder).p.shape == (5, 0)
 
 
-def test_rewinding_to_what_is_not_there_is_refused_and_cuts_nothing(
-    tmp_path: Path, make_run: MakeRun, header: Header
-) -> None:
+def test_rewinding_to_missing_rows_is_refused(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     folder = make_run(tmp_path / "a", done=False)
     (folder / "rows.jsonl").write_bytes((folder / "rows.jsonl").read_bytes()[:-1])  # an editor took the last line's end
     before = {name: (folder / name).read_bytes() for name in ("rows.jsonl", "p.f16")}
@@ -87,7 +85,7 @@ def test_rewinding_to_what_is_not_there_is_refused_and_cuts_nothing(
     assert read_p(folder).steps.tolist() == [10, 20]
 
 
-def test_every_torn_end_is_left_out_and_cut(
+def test_every_incomplete_end_is_ignored_and_removed(
     tmp_path: Path, make_run: MakeRun, header: Header, rows: list[dict[str, Any]]
 ) -> None:
     whole = make_run(tmp_path / "whole", done=False)
@@ -113,25 +111,25 @@ def test_every_torn_end_is_left_out_and_cut(
     [b"\0\0\0\n", b'{"step": 5}\n', b"{}\n", b"[1]\n", b'{"step": "x"}\n', b"\xff\n", b"[" * 100_000 + b"\n"],
     ids=["zeros", "step falls", "no step", "list", "no number", "no UTF-8", "too deep"],
 )
-def test_a_spoilt_last_line_counts_as_torn(tmp_path: Path, make_run: MakeRun, tail: bytes) -> None:
+def test_a_damaged_last_line_counts_as_incomplete(tmp_path: Path, make_run: MakeRun, tail: bytes) -> None:
     folder = make_run(tmp_path / "a", done=False)
     with (folder / "rows.jsonl").open("ab") as file:
         file.write(tail)
     assert [row["step"] for row in read_rows(folder)] == [10, 20, 30]
 
 
-def test_a_spoilt_line_in_the_middle_is_refused_by_number(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
+def test_a_damaged_line_in_the_middle_is_refused_by_number(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     folder = make_run(tmp_path / "a", done=False)
     lines = (folder / "rows.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "rows.jsonl").write_bytes(lines[0] + b"oops\n" + lines[1])
-    with pytest.raises(DataError, match=r"rows\.jsonl, line 2: expected .* found b'oops'"):
+    with pytest.raises(DataError, match=r"rows\.jsonl, line 2: expected .* not b'oops'"):
         read_rows(folder)
     with pytest.raises(DataError, match="line 2"):
         Record(folder, header, ENVIRONMENT)
     assert summarise(folder).state == "broken"
 
 
-def test_torn_columns_of_p_are_left_out(tmp_path: Path, make_run: MakeRun) -> None:
+def test_incomplete_records_of_p_are_ignored(tmp_path: Path, make_run: MakeRun) -> None:
     folder = make_run(tmp_path / "a", done=False)
     content = (folder / "p.f16").read_bytes()
     assert len(content) == 3 * (8 + 2 * 5)
@@ -140,7 +138,7 @@ def test_torn_columns_of_p_are_left_out(tmp_path: Path, make_run: MakeRun) -> No
         assert len(read_p(folder).steps) == size // 18
 
 
-def test_zeros_after_a_power_cut_are_left_out(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
+def test_zeros_after_a_power_cut_are_ignored(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     folder = make_run(tmp_path / "a", done=False)
     content = (folder / "p.f16").read_bytes()
     (folder / "p.f16").write_bytes(content + bytes(18))
@@ -163,13 +161,13 @@ def test_p_of_another_length_is_refused(tmp_path: Path, make_run: MakeRun, heade
     assert np.isnan(read_p(folder).p[:, -1]).all()
     content = (folder / "p.f16").read_bytes()
     (folder / "p.f16").write_bytes(content + content)
-    with pytest.raises(DataError, match=r"p\.f16: the steps of its records do not rise"):
+    with pytest.raises(DataError, match=r"p\.f16: the steps do not increase"):
         read_p(folder)
 
 
 @pytest.mark.parametrize("step", [None, "3", 1.5, True])
 def test_rows_need_steps(tmp_path: Path, header: Header, step: Any) -> None:
-    with Record(tmp_path / "a", header, ENVIRONMENT) as record, pytest.raises(ValueError, match="whole number"):
+    with Record(tmp_path / "a", header, ENVIRONMENT) as record, pytest.raises(ValueError, match="must be an integer"):
         record.append({"step": step})
 
 
@@ -181,18 +179,18 @@ def test_rows_need_steps(tmp_path: Path, header: Header, step: Any) -> None:
         ({"examples": 6}, "examples"),
     ],
 )
-def test_a_record_of_something_else_is_not_continued(
+def test_a_record_of_another_run_is_refused(
     tmp_path: Path, make_run: MakeRun, header: Header, change: dict[str, Any], name: str
 ) -> None:
     folder = make_run(tmp_path / "a", done=False)
-    with pytest.raises(DataError, match=rf"run\.json: {name} is .* it is the record of something else"):
+    with pytest.raises(DataError, match=rf"run\.json: {name} is .* use another folder of runs"):
         Record(folder, replace(header, **change), ENVIRONMENT)
     with pytest.raises(DataError, match=r"run\.json: run is"):
         Record(folder, replace(header, run=replace(header.run, seed=1)), ENVIRONMENT)
     Record(folder, replace(header, run=replace(header.run, device="cuda")), ENVIRONMENT).close()
 
 
-def test_every_environment_that_took_part_is_kept(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
+def test_all_environments_are_kept(tmp_path: Path, make_run: MakeRun, header: Header) -> None:
     folder = make_run(tmp_path / "a", done=False)
     before = (folder / "run.json").read_bytes()
     Record(folder, header, ENVIRONMENT).close()
@@ -202,7 +200,7 @@ def test_every_environment_that_took_part_is_kept(tmp_path: Path, make_run: Make
     assert read_header(folder).environments == (ENVIRONMENT, {"torch": "3", "sizes": [1, 2]})
 
 
-def test_the_environment_says_what_may_decide_a_result() -> None:
+def test_the_environment_has_the_versions() -> None:
     found = environment()
     decisive = {"reweigh", "commit", "python", "torch", "numpy", "threads", "deterministic", "device", "compiler"}
     assert decisive <= found.keys()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reweigh.lab.record import Header, Record, environment
-from reweigh.lab.record.files import append
+from reweigh.lab.record.files import append_bytes
 from reweigh.lab.record.rows import row_bytes
 from reweigh.lab.spec import Run
 
@@ -55,7 +55,7 @@ def make_run() -> Callable[..., Path]:
         folder = root / run.folder_name()
         with Record(folder, Header(run, data_hash, "e" * 64, 400, details), here) as record:
             rows = [_row(step, seed, rate, evaluations, top, len(classes)) for step in range(1, evaluations + 1)]
-            append(folder / "rows.jsonl", b"".join(map(row_bytes, rows)))  # at once: one flush
+            append_bytes(folder / "rows.jsonl", b"".join(map(row_bytes, rows)))  # at once: one flush
             if done:
                 best = max(rows, key=lambda row: row["test_accuracy"])
                 record.finish(
@@ -84,7 +84,7 @@ def _row(number: int, seed: int, rate: float | None, total: int, top: float, cla
         "step": 100 * number,
         "lr": 0.05 * (1 - t),
         "loss": 2 - t,
-        "corrupted_accuracy": 0.6 * t,
+        "train_accuracy": 0.6 * t,
         "p_mean": 0.5 * t,
         "p_histogram": histogram,
         "weight_histogram": _shares([share * (1.05 - i / 20) for i, share in enumerate(histogram)]),
@@ -95,7 +95,7 @@ def _row(number: int, seed: int, rate: float | None, total: int, top: float, cla
     }
     if rate is not None:
         row |= {"p_clean": 0.9 * t, "p_noisy": 0.3 * t, "fit_clean": 0.95 * t, "fit_noisy": 0.2 * t}
-        row |= {"intact_accuracy": 0.8 * t, "weight_noisy": 0.3 + 0.1 * t}
+        row |= {"train_accuracy_clean": 0.8 * t, "weight_noisy": 0.3 + 0.1 * t}
         row |= {"p_histogram_clean": histogram, "p_histogram_noisy": histogram[::-1]}
     return row
 

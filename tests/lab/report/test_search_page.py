@@ -12,7 +12,7 @@ from accessibility import axe
 
 pytest.importorskip("optuna")
 
-from reweigh.lab.search.outcome import Outcome, Tried
+from reweigh.lab.search.outcome import Outcome, TrialResult
 from reweigh.lab.search.page import page as search_page
 from reweigh.lab.search.plan import plan_search
 
@@ -25,11 +25,12 @@ TRIED = ((1.395, 13.71, 0.8667), (0.1787, 19.76, 0.7167), (1.635, 20.42, 0.3458)
 def outcome(scores: tuple[float, ...]) -> Outcome:
     plan = plan_search(FIELDS, "DM(lam=0..2, beta=0.5..24)", trials=4)
     lam, beta = (plan.space.key(0, name) for name in ("lam", "beta"))
-    tried = tuple(
-        Tried(i, {lam: at[0], beta: at[1]}, "done", score, 60, f"digits-mlp-32-DM-{at[0]}-symmetric-0.4-s0-cdf0e8f7")
+    run = "digits-mlp-32-DM-{}-symmetric-0.4-s0-cdf0e8f7"
+    trials = tuple(
+        TrialResult(i, {lam: at[0], beta: at[1]}, "done", score, 60, run.format(at[0]))
         for i, (at, score) in enumerate(zip(TRIED, scores, strict=True))
     )
-    return Outcome("made up", plan, tried)
+    return Outcome("made up", plan, trials)
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def test_dynamics_match_the_recorded_probabilities(tmp_path: Path) -> None:
     assert row["p_clean"] == pytest.approx(p[~wrong].mean(), abs=1e-3)
     assert row["p_mean"] == pytest.approx(p.mean(), abs=1e-3)
     mixed = row["fit_noisy"] * wrong.mean() + row["fit_clean"] * (1 - wrong.mean())
-    assert row["corrupted_accuracy"] == pytest.approx(mixed)
+    assert row["train_accuracy"] == pytest.approx(mixed)
     w = np.exp(8 * np.sqrt(p) * (1 - p))
     assert row["weight_noisy"] == pytest.approx(w[wrong].sum() / w.sum(), abs=5e-3)
     for name in ("p_histogram", "weight_histogram", "p_histogram_clean", "p_histogram_noisy"):

@@ -41,8 +41,8 @@ def test_margins_agree_with_p_and_the_model(tmp_path: Path) -> None:
     assert (found.margins[p.p > 0.51] > 0).all()
     row = read_result(folder)["final"]
     predicted = np.where(found.margins[:, -1] > 0, given, found.rivals[:, -1])
-    assert (predicted == given).mean() == pytest.approx(row["corrupted_accuracy"], abs=2e-3)
-    assert (predicted == gather(DIGITS).clean).mean() == pytest.approx(row["intact_accuracy"], abs=2e-3)
+    assert (predicted == given).mean() == pytest.approx(row["train_accuracy"], abs=2e-3)
+    assert (predicted == gather(DIGITS).clean).mean() == pytest.approx(row["train_accuracy_clean"], abs=2e-3)
 
 
 @pytest.mark.parametrize("change", [{}, {"fold": "2/3"}, {"threshold_set": 1}], ids=str)

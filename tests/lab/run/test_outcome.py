@@ -98,8 +98,8 @@ def test_classes_no_longer_predicted_are_named(tmp_path: Path) -> None:
         result, means = read_result(folder), read_rows(folder)[-1]["p_by_class"]
         assert result is not None
         names = [str(digit) for digit, mean in enumerate(means) if mean < 0.05]
-        assert result["given_up"] == names
+        assert result["collapsed_classes"] == names
         assert (len(names) > 0) == is_narrow
         finding = read_finding(folder)
         assert finding is not None
-        assert finding.metrics["given_up"] == len(names) / 10
+        assert finding.metrics["collapsed_classes"] == len(names) / 10

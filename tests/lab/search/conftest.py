@@ -9,7 +9,7 @@ import optuna
 import pytest
 
 from reweigh.lab.search.plan import Plan, plan_search
-from reweigh.lab.search.storage import open_storage, quiet, sqlite_url
+from reweigh.lab.search.storage import open_storage, silence_optuna, sqlite_url
 from reweigh.lab.search.study import open_study
 
 FIELDS = {"data": "digits", "net": "mlp-32", "weighting": "CCE", "noise": "symmetric", "rate": 0.4, "iterations": 90}
@@ -19,7 +19,7 @@ Make = Callable[..., tuple[optuna.Study, Plan]]
 
 @pytest.fixture(autouse=True)
 def _quiet() -> None:
-    quiet()
+    silence_optuna()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Several trials on one GPU, for real; what surrounds them is tested without one in test_search.py."""
+"""Several trials on one GPU; everything else is tested without one in test_search.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reweigh.lab.search import plan_search, search
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_trials_share_a_gpu_and_give_what_each_gives_alone(tmp_path: Path) -> None:
+def test_trials_sharing_a_gpu_give_the_results_of_single_ones(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     images = tmp_path / "images.npz"
     np.savez(images, x=rng.integers(0, 255, (400, 32, 32, 3), dtype=np.uint8), y=np.arange(400) % 4)
@@ -30,8 +30,8 @@ def test_trials_share_a_gpu_and_give_what_each_gives_alone(tmp_path: Path) -> No
     plan = plan_search(fields, "DM(lam={0, 0.5, 1}, beta={2, 8})", seeds=(0,))
     together = search(plan, tmp_path / "together", workers=3)
     alone = search(plan, tmp_path / "alone", workers=1, where={"device": "cuda:0"})
-    assert [tried.state for tried in together.tried] == ["done"] * 6
-    for one in together.tried:
+    assert [trial.state for trial in together.trials] == ["done"] * 6
+    for one in together.trials:
         assert read_header(tmp_path / "together" / str(one.run)).environments[-1]["device"].startswith("cuda")
-    assert [one.score for one in together.tried] == [one.score for one in alone.tried]
+    assert [one.score for one in together.trials] == [one.score for one in alone.trials]
     assert together.accuracy == alone.accuracy

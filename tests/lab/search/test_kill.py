@@ -1,4 +1,4 @@
-"""Workers killed with -9 at random moments: every trial is done exactly once, and the study is readable throughout.
+"""Workers killed with -9 at random moments: every trial is done exactly once, and the study stays readable.
 
 4 workers, 100 trials and 10 kills here; REWEIGH_SEARCH_KILL="8 1000 30" for more.
 """
@@ -28,11 +28,11 @@ BEAT, GRACE = 0.5, 6.0
 # A trial that trains nothing; what it finished goes into a file of its own.
 PROGRAM = """
 import os, sys, time
-from reweigh.lab.search.storage import open_storage, quiet
+from reweigh.lab.search.storage import open_storage, silence_optuna
 from reweigh.lab.search.study import join_study
 from reweigh.lab.search.worker import work
 
-quiet()
+silence_optuna()
 study, plan = join_study(open_storage(sys.argv[1]), sys.argv[2])
 
 def objective(run, call):
@@ -51,7 +51,7 @@ def start(url: str, name: str, said: IO[str]) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_every_trial_is_done_exactly_once_whoever_is_killed(tmp_path: Path) -> None:
+def test_every_trial_is_done_exactly_once_after_kills(tmp_path: Path) -> None:
     url = sqlite_url(tmp_path / "study.db")
     fields = {"data": "digits", "net": "mlp-32", "weighting": "CCE"}
     plan = plan_search(fields, "lr=0.01..1:log", trials=TRIALS, prune=False)

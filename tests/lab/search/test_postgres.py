@@ -24,11 +24,11 @@ from reweigh.lab.search.study import open_study, slots
 USER = "postgres"
 PROGRAM = """
 import sys, time
-from reweigh.lab.search.storage import open_storage, quiet
+from reweigh.lab.search.storage import open_storage, silence_optuna
 from reweigh.lab.search.study import join_study
 from reweigh.lab.search.worker import work
 
-quiet()
+silence_optuna()
 study, plan = join_study(open_storage(sys.argv[1]), sys.argv[2])
 
 def objective(run, call):

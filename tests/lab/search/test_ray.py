@@ -36,7 +36,7 @@ def cluster() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("cluster")
-def test_ray_gives_what_processes_give(tmp_path: Path) -> None:
+def test_ray_and_processes_give_equal_results(tmp_path: Path) -> None:
     plan = plan_search(FIELDS, "DM(lam={0, 0.5}, beta={2, 8})", seeds=(0, 1))
     here = search(plan, tmp_path / "here", where={"device": "cpu"})
     there = search(plan, tmp_path / "there", on="ray", workers=2, where={"device": "cpu"}, beat=1, grace=30)
@@ -47,7 +47,7 @@ def test_ray_gives_what_processes_give(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("cluster")
-def test_missing_data_are_said(tmp_path: Path) -> None:
+def test_missing_data_are_reported(tmp_path: Path) -> None:
     plan = plan_search({**FIELDS, "data": str(tmp_path / "none.csv")}, "DM(lam={0, 0.5}, beta=2)", seeds=())
     with pytest.raises(DataError, match=r"none\.csv: no such file"):
         search(plan, tmp_path, on="ray", workers=2, where={"device": "cpu"}, beat=1, grace=30)

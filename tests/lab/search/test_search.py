@@ -1,4 +1,4 @@
-"""Searches over real, small runs: protocol, records, refusals, page, script, command."""
+"""Searches over small runs: protocol, records, invalid plans, trusted sets, page, processes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from reweigh.lab.data.dataset import Dataset, Part
 from reweigh.lab.record import list_runs, read_header, read_rows, summarise
 from reweigh.lab.run import execute
 from reweigh.lab.search import Outcome, plan_search, search
-from reweigh.lab.search.objective import by_execution
+from reweigh.lab.search.checks import overlap
+from reweigh.lab.search.objective import run_objective
 from reweigh.lab.search.page import page
 from reweigh.lab.search.plan import Plan
 from reweigh.lab.search.search import SearchStopped
 from reweigh.lab.search.storage import open_storage
 from reweigh.lab.search.study import join_study, slots
-from reweigh.lab.search.trusted import overlap
 from reweigh.lab.search.worker import Call, StoppedError
 from reweigh.lab.spec import Run
 
@@ -55,12 +55,12 @@ def test_the_papers_protocol(found: tuple[Path, Outcome]) -> None:
     runs = {summary.folder.name: summary for summary in list_runs(root)}
     assert len(runs) == 4
     assert {summary.state for summary in runs.values()} == {"done"}
-    for tried in outcome.tried:
-        header = read_header(root / str(tried.run))
+    for trial in outcome.trials:
+        header = read_header(root / str(trial.run))
         assert (header.run.validation, header.run.validation_labels, header.examples) == (0.2, "clean", 960)
-        assert read_rows(root / str(tried.run))[-1]["validation_accuracy"] == tried.score
+        assert read_rows(root / str(trial.run))[-1]["validation_accuracy"] == trial.score
     assert outcome.best is not None
-    assert outcome.best.score == max(tried.score or 0 for tried in outcome.tried)
+    assert outcome.best.score == max(trial.score or 0 for trial in outcome.trials)
     for final in outcome.finals:
         header = read_header(root / final.run)
         assert (header.run.validation, header.run.seed, header.examples) == (0.0, final.seed, 1200)
@@ -77,8 +77,8 @@ def test_grids_are_reproducible_to_the_byte(found: tuple[Path, Outcome], tmp_pat
     table = (tmp_path / again.name / "trials.csv").read_bytes()
     assert table == (root / outcome.name / "trials.csv").read_bytes()
     assert table.startswith(b"trial,state,score,step,lam,run\n0,done,")
-    for tried in again.tried:
-        one, other = tmp_path / str(tried.run), root / str(tried.run)
+    for trial in again.trials:
+        one, other = tmp_path / str(trial.run), root / str(trial.run)
         for name in ("rows.jsonl", "run.json", "model/model.safetensors"):
             assert (one / name).read_bytes() == (other / name).read_bytes()
 
@@ -93,7 +93,7 @@ def test_nothing_is_computed_twice(found: tuple[Path, Outcome], monkeypatch: pyt
     assert find(outcome.plan, root) == outcome
     # another search, another study, the same runs
     fresh = search(replace(outcome.plan, seed=5), root, where=CPU)
-    assert [tried.score for tried in fresh.tried] == [tried.score for tried in outcome.tried]
+    assert [trial.score for trial in fresh.trials] == [trial.score for trial in outcome.trials]
 
 
 def test_the_record_of_a_search(found: tuple[Path, Outcome]) -> None:
@@ -121,7 +121,7 @@ class Told(Call):
 
 def test_a_pruned_run_stays_resumable_and_its_rows_count(tmp_path: Path) -> None:
     run = Run.from_mapping({**FIELDS, "weighting": "CCE", "validation": 0.2, **CPU})
-    objective = by_execution(tmp_path, "validation_accuracy")
+    objective = run_objective(tmp_path, "validation_accuracy")
     with pytest.raises(StoppedError):
         objective(run, Told(stop_at=10))
     folder = tmp_path / run.folder_name()
@@ -132,19 +132,19 @@ def test_a_pruned_run_stays_resumable_and_its_rows_count(tmp_path: Path) -> None
     assert score == read_rows(folder)[-1]["validation_accuracy"]
 
 
-def test_a_run_in_other_hands_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_run_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reweigh.lab.record.files import Lock
 
     run = Run.from_mapping({**FIELDS, "weighting": "MAE", "validation": 0.2, **CPU})
     folder = tmp_path / run.folder_name()
     folder.mkdir()
     lock = Lock(folder)
-    monkeypatch.setattr("reweigh.lab.search.objective.PAUSE", 0.05)
+    monkeypatch.setattr("reweigh.lab.search.objective.POLL", 0.05)
     threading.Timer(0.3, lock.close).start()
-    assert 0 < by_execution(tmp_path, "validation_accuracy")(run, Told(None)) < 1
+    assert 0 < run_objective(tmp_path, "validation_accuracy")(run, Told(None)) < 1
 
 
-def test_a_search_that_is_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_search_resumes(tmp_path: Path) -> None:
     plan = plan_search(FIELDS, "DM(lam=0..1, beta=2)", trials=2, seeds=())
     asked = [0]
 
@@ -155,7 +155,7 @@ def test_a_search_that_is_stopped_goes_on(tmp_path: Path) -> None:
     with pytest.raises(SearchStopped, match="same command"):
         search(plan, tmp_path, where=CPU, should_stop=after_a_while)
     outcome = find(plan, tmp_path)
-    assert {tried.state for tried in outcome.tried} == {"done"}
+    assert {trial.state for trial in outcome.trials} == {"done"}
 
 
 @pytest.mark.parametrize(
@@ -166,13 +166,13 @@ def test_a_search_that_is_stopped_goes_on(tmp_path: Path) -> None:
         ({"noise": "given('a.npy', truth=False)", "rate": None}, "as given: 20 % of the training part"),
     ],
 )
-def test_the_plan_says_what_it_is_judged_by(more: dict[str, Any], judged: str) -> None:
+def test_the_plan_describes_its_validation_set(more: dict[str, Any], judged: str) -> None:
     plan = plan_search({**FIELDS, **more}, GRID)
     assert plan.judged.startswith(judged)
     assert plan.run(next(plan.space.points())).validation_labels == more.get("validation_labels", "clean")
 
 
-def test_a_plan_keeps_where_its_runs_are(tmp_path: Path) -> None:
+def test_a_plan_keeps_unhashed_fields(tmp_path: Path) -> None:
     here = {"data_root": "here", "device": "cpu", "workers": 3, "init_file": "weights.pt"}
     fields = {**FIELDS, "init_hash": "0123456789ab"}
     plan = plan_search({**fields, **here}, GRID)
@@ -191,16 +191,16 @@ def test_a_plan_keeps_where_its_runs_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "space", "arguments", "about"),
     [
-        ({"weighting": "CCE"}, GRID, {}, "about DM, and weighting is given"),
-        ({"lr": 0.1}, f"{GRID}, lr={{0.1, 1}}", {}, "lr is given, and it is in the space"),
-        ({}, GRID, {"trials": 5}, "a grid and is tried whole"),
+        ({"weighting": "CCE"}, GRID, {}, "about DM, and weighting is passed"),
+        ({"lr": 0.1}, f"{GRID}, lr={{0.1, 1}}", {}, "lr is both passed and in the space"),
+        ({}, GRID, {"trials": 5}, "a grid, which runs all its points"),
         ({}, "DM(lam=0..1, beta=2)", {"trials": 0}, "expected at least 1"),
-        ({}, "DM(lam=-1..1, beta=2)", {}, "cannot be: DM: lam"),
-        ({}, "DM(lam=0..1)", {}, "cannot be: .*beta"),
+        ({}, "DM(lam=-1..1, beta=2)", {}, "an invalid run: DM: lam"),
+        ({}, "DM(lam=0..1)", {}, "an invalid run: .*beta"),
         ({}, "DM(lam=0..1, beta=2), momentum=0..1", {}, "momentum is 1"),
-        ({}, f"{GRID}, iterations={{10, 20}}", {}, "could not be compared"),
-        ({"validation": 0.0}, GRID, {}, "needs a validation part"),
-        ({"validation": 0.1}, GRID, {"trusted": "x.csv"}, "besides a trusted set"),
+        ({}, f"{GRID}, iterations={{10, 20}}", {}, "would not be comparable"),
+        ({"validation": 0.0}, GRID, {}, "needs a validation or a trusted set"),
+        ({"validation": 0.1}, GRID, {"trusted": "x.csv"}, "and a trusted set are both passed"),
         ({}, "lr={0.1, 1}", {}, "exactly one of weighting, loss and method"),
         ({}, "CoTeaching(forget={0.2, 0.4})", {}, "has no argument 'forget'; did you mean 'forget_rate'"),
         ({}, "CoTeaching(warm_up={1, 2})", {}, "CoTeaching needs forget_rate"),
@@ -218,7 +218,7 @@ def write_table(path: Path, rows: np.ndarray[Any, Any]) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_a_trusted_set_of_the_users_own(tmp_path: Path) -> None:
+def test_a_trusted_set(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(90, 2))
     write_table(tmp_path / "train.csv", rows[:60])
     write_table(tmp_path / "trusted.csv", rows[60:])
@@ -226,7 +226,7 @@ def test_a_trusted_set_of_the_users_own(tmp_path: Path) -> None:
     trusted = str(tmp_path / "trusted.csv")
     outcome = find(plan_search(fields, "DM(lam=0, beta={0, 2})", trusted=trusted, seeds=(0,)), tmp_path / "runs")
     assert outcome.plan.judged == f"trusted: {trusted}"
-    header = read_header(tmp_path / "runs" / str(outcome.tried[0].run))
+    header = read_header(tmp_path / "runs" / str(outcome.trials[0].run))
     assert (header.run.test_data, header.examples) == (trusted, 60)
     final = read_header(tmp_path / "runs" / outcome.finals[0].run)
     assert (final.run.test_data, final.examples) == (trusted, 60), "nothing is set aside"
@@ -239,18 +239,18 @@ def test_a_trusted_set_of_the_users_own(tmp_path: Path) -> None:
     assert outcome.holdout == "test"
     del fields["test_data"]
     write_table(tmp_path / "trusted.csv", rows[55:])
-    with pytest.raises(DataError, match=r"5 of its 35 examples are in the training part, too \(number 1 is training"):
+    with pytest.raises(DataError, match=r"5 of its 35 examples are also training examples \(number 1 is training"):
         find(plan_search(fields, "DM(lam=0, beta={0, 2})", trusted=trusted), tmp_path / "runs")
 
 
-def test_overlap_is_found_in_texts_and_images() -> None:
+def test_overlap_in_texts_and_images() -> None:
     for inputs in (("a", "bb", "c", "d"), np.arange(4 * 48, dtype=np.uint8).reshape(4, 4, 4, 3)):
         whole = Part(inputs, np.array([0, 1, 0, 1]))
         data = Dataset("toy", whole.take([0, 1, 2]), whole.take([3, 2, 0]), ("x", "y"))
         assert overlap(data) == [(2, 1), (0, 2)]
 
 
-def test_the_page_stands_alone(found: tuple[Path, Outcome]) -> None:
+def test_the_page_is_self_contained(found: tuple[Path, Outcome]) -> None:
     _, outcome = found
     told = page(outcome, "<svg>density</svg>")
     assert "default-src 'none'" in told
@@ -283,6 +283,6 @@ def test_two_processes_one_of_which_is_killed(tmp_path: Path) -> None:
 
     outcome = search(plan, tmp_path, workers=2, where=CPU, watch=watch, beat=0.5, grace=5)
     assert killed
-    assert [tried.state for tried in outcome.tried] == ["done"] * 6
+    assert [trial.state for trial in outcome.trials] == ["done"] * 6
     assert len(outcome.finals) == 1
-    assert execute(outcome.plan.run(outcome.tried[0].point or {}, CPU), tmp_path).name == outcome.tried[0].run
+    assert execute(outcome.plan.run(outcome.trials[0].point or {}, CPU), tmp_path).name == outcome.trials[0].run

@@ -1,4 +1,4 @@
-"""The grammar of spaces: what it reads, in which order, and what it refuses."""
+"""The grammar of spaces, their order, and invalid ones."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ PAPER = (
 )
 
 
-def test_the_space_of_the_issue() -> None:
+def test_a_space_with_ranges() -> None:
     space = parse_space("DM(lam=0..2, beta=0.5..24, taper=1e-7..1:log), lr=0.01..0.3:log, batch_size=32..256:log")
     (branch,) = space.branches
-    assert branch.taught == "DM"
+    assert branch.objective == "DM"
     assert branch.choices == {
         "lam": Range(0, 2),
         "beta": Range(0.5, 24),
         "taper": Range(1e-7, 1, log=True),
         "lr": Range(0.01, 0.3, log=True),
-        "batch_size": Range(32, 256, log=True, whole=True),
+        "batch_size": Range(32, 256, log=True, is_integer=True),
     }
     assert not space.is_grid
     point = {"lam": 0.5, "beta": 8, "taper": 1e-6, "lr": 0.1, "batch_size": 64}
@@ -40,7 +40,7 @@ def test_the_papers_ablation_is_sixteen_points_in_order() -> None:
     assert settled[-1] == "DM(lam=2, beta=24)"
 
 
-def test_the_last_key_runs_fastest() -> None:
+def test_the_last_key_varies_fastest() -> None:
     space = parse_space("GCE(q={0.5, 0.7}), seed={0, 1}")
     assert [tuple(space.settle(point).values()) for point in space.points()] == [
         ("GCE(q=0.5)", 0),
@@ -67,29 +67,29 @@ def test_corners_reach_both_ends_of_every_range() -> None:
     ("text", "about"),
     [
         ("", "empty"),
-        ("DM(lam=2..0)", "ends before it begins; write 0..2"),
+        ("DM(lam=2..0)", "has its limits swapped; write 0..2"),
         ("DM(lam=2..2)", "single number"),
         ("DM(lmb=0..1)", "did you mean 'lam'"),
         ("DMM(lam=0..1)", "did you mean 'DM'"),
         ("lrr=0..1", "did you mean 'lr'"),
-        ("lr=0..1:log", "begins above 0"),
+        ("lr=0..1:log", "needs a low end above 0"),
         ("lr=0..1:lin", ":log or :int, not :lin"),
-        ("lr=1..", "is no range"),
-        ("batch_size=1.5..3", "whole numbers"),
-        ("DM(lam=0..2", "not closed"),
-        ("DM(lam=0..2))", "too many"),
+        ("lr=1..", "is not a range"),
+        ("batch_size=1.5..3", "integers as its ends"),
+        ("DM(lam=0..2", "unclosed"),
+        ("DM(lam=0..2))", "unmatched"),
         ("DM(lam={1, 1})", "twice"),
         ("DM(lam={}, beta=8)", "lam={} has no value"),
-        ("DM(lam={1, 2)", "not closed|ends with"),
+        ("DM(lam={1, 2)", "unclosed|ends with"),
         ("DM(lam=0..1, lam=2)", "twice"),
         ("DM(lam=0..1),, lr=0.1", "empty part"),
-        ("DM(lam=0..1), GCE(q=0..1)", "separated by"),
+        ("DM(lam=0..1), GCE(q=0..1)", "separate alternatives"),
         ("DM(0..1, 1..2, 3)", "write key=3"),
-        ("CCE", "nothing to choose"),
+        ("CCE", "no choices"),
         ("lr={0.1}, 3", "neither"),
     ],
 )
-def test_bad_spaces_are_refused_with_a_sentence(text: str, about: str) -> None:
+def test_invalid_spaces_are_refused(text: str, about: str) -> None:
     with pytest.raises(SpaceError, match=about):
         parse_space(text)
 
@@ -101,7 +101,7 @@ def test_a_grid_has_its_limits() -> None:
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.001, 1e3))
-def test_drawn_numbers_stay_inside_and_are_short(low: float, factor: float) -> None:
+def test_sampled_numbers_are_rounded_within_the_range(low: float, factor: float) -> None:
     drawn = Range(low, low * factor)
     for raw in (drawn.low, drawn.high, (drawn.low + drawn.high) / 2):
         value = drawn.value(raw)

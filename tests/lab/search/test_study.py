@@ -1,4 +1,4 @@
-"""Slots: done exactly once, retried where a worker died, never lost; and where they are kept."""
+"""Slots are done exactly once, retried after a worker died, and never lost; storage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sqlalchemy
 from optuna.trial import TrialState
 
 from reweigh.lab.search.plan import Plan, plan_search
-from reweigh.lab.search.storage import open_storage, shown, sqlite_url
+from reweigh.lab.search.storage import hide_password, open_storage, sqlite_url
 from reweigh.lab.search.study import ATTEMPTS, WINDOW, Keeper, enqueue, join_study, open_study, slots
 from reweigh.lab.search.worker import Call, StoppedError, claim, work
 from reweigh.lab.spec import Run
@@ -89,7 +89,7 @@ def test_a_dead_workers_trial_is_retried_with_its_point(make: Make) -> None:
     assert all(slot.is_finished for slot in slots(study))
 
 
-def test_a_slot_that_kills_its_workers_is_given_up(make: Make) -> None:
+def test_a_slot_that_kills_its_workers_fails(make: Make) -> None:
     study, plan = make(trials=1)
     now = [0.0]
     keeper = Keeper(plan, grace=1, clock=lambda: now[0])
@@ -100,7 +100,7 @@ def test_a_slot_that_kills_its_workers_is_given_up(make: Make) -> None:
         now[0] += 2
     (slot,) = keeper.tend(study)
     assert slot.is_finished
-    assert slot.error == f"given up: {ATTEMPTS} workers died in it"
+    assert slot.error == f"{ATTEMPTS} workers died in this trial"
 
 
 def test_a_slot_opened_twice_is_done_once(make: Make) -> None:
@@ -114,7 +114,7 @@ def test_a_slot_opened_twice_is_done_once(make: Make) -> None:
     assert [slot.lost for slot in slots(study)] == [0, 0], "nobody died"
 
 
-def test_a_dead_worker_in_a_slot_that_is_done_is_found_out(make: Make) -> None:
+def test_a_dead_worker_in_a_finished_slot_is_detected(make: Make) -> None:
     study, plan = make(trials=1)
     Keeper(plan, grace=60).tend(study)
     enqueue(study, slots(study)[0], plan)  # two open trials in one slot, as a race makes them
@@ -138,7 +138,7 @@ def test_a_worker_that_was_taken_for_dead_notices(make: Make) -> None:
     assert work(study, plan, by_rate, **QUICK) == 1
 
 
-def test_a_worker_that_leaves_hands_its_trial_back(make: Make) -> None:
+def test_a_leaving_worker_releases_its_trial(make: Make) -> None:
     study, plan = make(trials=3)
     leaving: list[float] = []
 
@@ -153,7 +153,7 @@ def test_a_worker_that_leaves_hands_its_trial_back(make: Make) -> None:
     assert [slot.lost for slot in slots(study)] == [0, 0, 0]
 
 
-def test_an_error_finishes_its_slot_with_a_sentence(make: Make) -> None:
+def test_an_error_fails_its_slot(make: Make) -> None:
     study, plan = make("lr={0.1, 0.2}", trials=None)
 
     def broken(run: Run, call: Call) -> float:
@@ -184,7 +184,7 @@ def test_trials_below_the_median_are_pruned_but_not_at_once(make: Make) -> None:
     assert all(steps[-1] >= 30 for steps in seen.values()), "the first third is left alone"
 
 
-def test_grids_are_not_pruned_and_come_whole(make: Make) -> None:
+def test_grids_are_complete_and_not_pruned(make: Make) -> None:
     study, plan = make("lr={0.3, 0.1}, seed={0, 1}", trials=None, prune=True)
     assert (plan.trials, plan.prune) == (4, False)
     work(study, plan, by_rate, **QUICK)
@@ -204,7 +204,7 @@ def test_a_study_can_grow_and_another_plan_is_refused(make: Make, tmp_path: Path
     with pytest.raises(ValueError, match="no study 'nothing'"):
         join_study(storage, "nothing")
     optuna.create_study(storage=storage, study_name="foreign")
-    with pytest.raises(ValueError, match="has not made"):
+    with pytest.raises(ValueError, match="was not created by"):
         join_study(storage, "foreign")
 
 
@@ -218,9 +218,9 @@ def test_sqlite_is_shared_safely(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "kind", "about"),
     [
-        ("nonsense", ValueError, "no database URL"),
+        ("nonsense", ValueError, "not a database URL"),
         ("oracle7://x/y", ValueError, "driver for oracle7"),
-        ("sqlite:////no/such/folder/study.db", ConnectionError, "no folder /no/such/folder"),
+        ("sqlite:////no/such/folder/study.db", ConnectionError, "the folder /no/such/folder does not exist"),
         ("postgresql+psycopg://me:secret@127.0.0.1:1/x", ConnectionError, r"me:\*\*\*@127.0.0.1:1/x cannot be opened"),
     ],
 )
@@ -230,12 +230,12 @@ def test_a_database_that_cannot_be_reached_is_refused(url: str, kind: type[Excep
     assert "secret" not in str(refused.value)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "study.db").write_text("something else entirely, and long enough to be looked at " * 20)
     with pytest.raises(ConnectionError, match="not a database"):
         open_storage(sqlite_url(tmp_path / "study.db"))
 
 
 def test_a_password_is_never_shown() -> None:
-    assert shown("nonsense") == "the URL given"
-    assert "secret" not in shown("mysql://me:secret@host/x")
+    assert hide_password("nonsense") == "(invalid URL)"
+    assert "secret" not in hide_password("mysql://me:secret@host/x")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from reweigh.lab.run import Speed, Update
 
-SHOWN = ("loss", "test_accuracy", "corrupted_accuracy", "intact_accuracy")
+SHOWN = ("loss", "test_accuracy", "train_accuracy", "train_accuracy_clean")
 
 
 def execute_run(
@@ -94,7 +94,7 @@ def describe_row(row: Mapping[str, Any], holdout: str = "test") -> str:
 
 def has_true_labels(rows: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether the rows are of a run whose true labels are known."""
-    return any("intact_accuracy" in row for row in rows)
+    return any("train_accuracy_clean" in row for row in rows)
 
 
 def column_title(column: str, holdout: str, truth: bool = True) -> str:
@@ -102,12 +102,12 @@ def column_title(column: str, holdout: str, truth: bool = True) -> str:
 
     >>> column_title("test_accuracy", "noisy hold-out"), column_title("p_mean", "noisy hold-out")
     ('noisy hold-out accuracy', 'p mean')
-    >>> column_title("corrupted_accuracy", "test"), column_title("corrupted_accuracy", "test", truth=False)
+    >>> column_title("train_accuracy", "test"), column_title("train_accuracy", "test", truth=False)
     ('training accuracy (given labels)', 'training accuracy')
     """
-    if column == "corrupted_accuracy":
+    if column == "train_accuracy":
         return "training accuracy (given labels)" if truth else "training accuracy"
-    if column == "intact_accuracy":
+    if column == "train_accuracy_clean":
         return "training accuracy (true labels)"
     return column.replace("test_", f"{holdout}_").replace("_", " ")
 
@@ -134,7 +134,7 @@ def print_result(result: Mapping[str, Any]) -> None:
     if result.get("diverged") is not None:
         print(f"training diverged: not finite at iteration {result['diverged']}; try a smaller --lr")
     elif warning := caveat(result):
-        whose = "its" if len(result["given_up"]) == 1 else "their"
+        whose = "its" if len(result["collapsed_classes"]) == 1 else "their"
         remedies = "another --lr, a smaller or a rising beta, --normalise class"
         print(f"{warning} (mean p of {whose} labels below half of chance); try {remedies}")
 

@@ -124,9 +124,9 @@ def _execute(
 ) -> Outcome:
     from reweigh.lab.search import search as execute_search
     from reweigh.lab.search.search import SearchStopped
-    from reweigh.lab.search.storage import quiet
+    from reweigh.lab.search.storage import silence_optuna
 
-    quiet()
+    silence_optuna()
     with Stop() as stop, progress("trials") as show:
         try:
             return execute_search(
@@ -177,20 +177,18 @@ def print_outcome(outcome: Outcome) -> None:
         print(f"on all training data: {outcome.holdout} accuracy {format_value(mean)}{spread} (final, seeds {seeds})")
     elif outcome.finals:
         print(f"on all training data: trained with seeds {seeds}; not evaluated, because there is no test set")
-    if outcome.gone:
-        print(f"on all training data: the runs of seeds {', '.join(map(str, outcome.gone))} have been removed")
+    if outcome.missing_seeds:
+        print(f"on all training data: the runs of seeds {', '.join(map(str, outcome.missing_seeds))} have been removed")
 
 
 def trials_table(outcome: Outcome) -> RenderableType:
     """Return the table of trials, the best first."""
-    from reweigh.lab.search.chart import choices
-
-    rows = [(tried, choices(outcome, tried)) for tried in outcome.tried]
+    rows = [(tried, outcome.choices(tried)) for tried in outcome.trials]
     names = list(dict.fromkeys(name for _, row in rows for name in row))
     rows.sort(key=lambda pair: (pair[0].state != "done", -(pair[0].score or 0)))
     cells = [
-        (tried.slot, tried.state, *(row.get(name) for name in names), tried.score, tried.step, tried.error or "")
-        for tried, row in rows
+        (trial.slot, trial.state, *(row.get(name) for name in names), trial.score, trial.step, trial.error or "")
+        for trial, row in rows
     ]
     return table(("trial", "state", *names, "validation", "step", ""), cells, left=2)
 

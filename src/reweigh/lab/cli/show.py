@@ -25,8 +25,8 @@ SHOWN = (
     "loss",
     "test_accuracy",
     "validation_accuracy",
-    "corrupted_accuracy",
-    "intact_accuracy",
+    "train_accuracy",
+    "train_accuracy_clean",
     "fit_clean",
     "fit_noisy",
     "p_clean",
@@ -45,10 +45,10 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show the settings, provenance, learning curves and result of a run."""
-    from reweigh.lab.record import read_whole
+    from reweigh.lab.record import read_run
 
     folder = find_run(run, runs)
-    header, rows, result = read_whole(folder)
+    header, rows, result = read_run(folder)
     if as_json:
         print_json({"folder": str(folder), "header": header.to_mapping(), "rows": rows, "result": result})
         return

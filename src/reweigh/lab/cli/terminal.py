@@ -34,9 +34,9 @@ def print_stderr(line: str) -> None:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on standard output; NaN and infinities become null."""
-    from reweigh.lab.record.files import plain
+    from reweigh.lab.record.files import jsonable
 
-    print(json.dumps(plain(value), allow_nan=False), flush=True)
+    print(json.dumps(jsonable(value), allow_nan=False), flush=True)
 
 
 def table(

@@ -1,8 +1,7 @@
-"""Data sets: one small frozen `Dataset` value, and one file per format that makes it.
+"""Data sets: a frozen `Dataset` value, and one loader per format.
 
-`reweigh.lab.data.registry.load("cifar10")` (or a path) is the door the command line uses; every loader can also
-be called by itself, e.g. `reweigh.lab.data.cifar.load(root)`. Nothing here touches the network except
-`reweigh.lab.data.get.get`, and that only when it is called.
+`reweigh.lab.data.registry.load("cifar10")` loads by name or path, as the command line does; every loader can also be
+called directly, e.g. `reweigh.lab.data.cifar.load(root)`. Only `reweigh.lab.data.get.get` uses the network.
 """
 
 from __future__ import annotations

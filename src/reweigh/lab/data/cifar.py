@@ -1,16 +1,16 @@
 """CIFAR-10 and CIFAR-100, python and binary versions, and Vehicles-10, the ten vehicle classes of CIFAR-100.
 
-A picture is 3072 bytes: 1024 red, 1024 green, 1024 blue, each plane 32 x 32 row by row.
+An image is 3072 bytes: 1024 red, 1024 green, 1024 blue, each plane 32 x 32 row by row.
 
 | version | folder | files | record |
 |---|---|---|---|
 | CIFAR-10 python | cifar-10-batches-py | data_batch_1..5, test_batch, batches.meta | pickles: data, labels |
-| CIFAR-10 binary | cifar-10-batches-bin | the same with .bin, batches.meta.txt | label, picture |
+| CIFAR-10 binary | cifar-10-batches-bin | the same with .bin, batches.meta.txt | label, image |
 | CIFAR-100 python | cifar-100-python | train, test, meta | pickles: data, fine_labels, coarse_labels |
-| CIFAR-100 binary | cifar-100-binary | train.bin, test.bin, *_label_names.txt | coarse, fine, picture |
+| CIFAR-100 binary | cifar-100-binary | train.bin, test.bin, *_label_names.txt | coarse, fine, image |
 
-How many pictures and classes there are is read from the files. The two versions may hold their records in
-different orders: label files made for one, such as CIFAR-N's for the python version, do not fit the other.
+The numbers of images and classes are read from the files. The two versions may have different orders, so that label
+files made for one, such as CIFAR-N's for the python version, do not fit the other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SUPERCLASS = (
     10, 3, 2, 12, 12, 16, 12, 1, 9, 19, 2, 10, 0, 1, 16, 12, 9, 13, 15, 13, 16, 19, 2, 4, 6, 19, 5, 5, 8, 19,
     18, 1, 2, 15, 6, 0, 17, 8, 14, 13,
 )
-"""CIFAR-100's superclass of each fine class, for classes of which the files at hand hold no example."""
+"""CIFAR-100's superclass of each fine class, for classes without an example in the files."""
 # fmt: on
 
 VEHICLES = (
@@ -62,7 +62,7 @@ MD5 = {
     "cifar-100-python/test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
     "cifar-100-python/meta": "7973b15100ade9c7d40fb424638fde48",
 }
-"""Of the official python versions; none were published for the files of the binary ones."""
+"""The digests of the official python versions; there are none for the binary ones."""
 
 
 @dataclass(frozen=True)
@@ -84,19 +84,19 @@ class _Version:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All of them, in the order they are read."""
+        """All files, in the order they are read."""
         coarse = () if self.coarse_names in (None, self.names) else (self.coarse_names,)
         return (*self.train, self.test, self.names, *coarse)
 
 
 def load(root: str | os.PathLike[str], name: Name = "cifar10", verify: bool = False) -> Dataset:
-    """CIFAR-10, CIFAR-100 (its superclasses as groups) or Vehicles-10 from the official files.
+    """Load CIFAR-10, CIFAR-100 (with superclasses as groups) or Vehicles-10 from the official files.
 
     Args:
-        root: the folder that holds `cifar-10-batches-py` and its like, or such a folder itself. Where both
-            versions are there, the python version is read.
+        root: the folder that holds `cifar-10-batches-py` or the like, or that folder itself. If both versions
+            exist, the python version is read.
         name: `"cifar10"`, `"cifar100"` or `"vehicles10"`.
-        verify: check the md5 of every file of the python version first.
+        verify: check the md5 of every file first (python version only).
     """
     if name == "vehicles10":
         return vehicles(load(root, "cifar100", verify))
@@ -121,10 +121,10 @@ def load(root: str | os.PathLike[str], name: Name = "cifar10", verify: bool = Fa
 
 
 def vehicles(cifar100: Dataset) -> Dataset:
-    """Vehicles-10 from CIFAR-100: file order kept, classes numbered as in `VEHICLES`, two groups."""
+    """Select Vehicles-10 from CIFAR-100: in file order, classes numbered as in `VEHICLES`, two groups."""
     absent = [name for name in VEHICLES if name not in cifar100.class_names]
     if absent or cifar100.groups is None:
-        raise DataError(f"{cifar100.name}: no class {', '.join(absent)}; Vehicles-10 is made of CIFAR-100")
+        raise DataError(f"{cifar100.name}: no class {', '.join(absent)}; Vehicles-10 is a part of CIFAR-100")
     old = [cifar100.class_names.index(name) for name in VEHICLES]
     new = np.full(cifar100.num_classes, -1)
     new[old] = np.arange(len(old))
@@ -144,21 +144,21 @@ def _find(root: Path, name: str) -> tuple[_Version, Path]:
             if (folder / version.names).is_file() or (folder.name == version.folder and folder.is_dir()):
                 return version, folder
     folders = " or ".join(version.folder for version in _VERSIONS[name])
-    raise DataError(f"{root}: no {name} here: expected the folder {folders}, or to be one of them")
+    raise DataError(f"{root}: no {name}; expected the folder {folders}, or the path of one")
 
 
 def _verify(version: _Version, folder: Path) -> None:
     for file in version.files:
         expected = MD5.get(f"{version.folder}/{file}")
         if expected is None:
-            raise DataError(f"{folder / file}: no official md5 is known for the binary version")
+            raise DataError(f"{folder / file}: the binary version has no official md5")
         found = hashlib.md5(read_bytes(folder / file), usedforsecurity=False).hexdigest()
         if found != expected:
             raise DataError(f"{folder / file}: md5 {found}, but the official file has {expected}")
 
 
 def _names(path: Path, *keys: str) -> tuple[str, ...]:
-    """The lines of a text file, or the list under the first of `keys` that a pickle has."""
+    """Return the lines of a text file, or the list under the first of `keys` in a pickle."""
     if path.suffix == ".txt":
         names = tuple(read_lines(path))
     else:
@@ -168,7 +168,7 @@ def _names(path: Path, *keys: str) -> tuple[str, ...]:
             raise DataError(f"{path}: expected a list of names under {' or '.join(map(repr, keys))}")
         names = tuple(name if isinstance(name, str) else decode(name, path) for name in listed)
     if len(names) < 2 or len(set(names)) < len(names) or "" in names:
-        raise DataError(f"{path}: {len(names)} names; expected two or more, all different and none empty")
+        raise DataError(f"{path}: {len(names)} names; expected two or more, distinct and not empty")
     return names
 
 
@@ -190,7 +190,7 @@ def _integers(path: Path, content: Mapping[str, object], key: str, count: int) -
     if not isinstance(values, list) or not all(type(v) is int and abs(v) < 2**31 for v in values):
         raise DataError(f"{path}: {key!r} must be a list of integers")
     if len(values) != count or not values:
-        raise DataError(f"{path}: {len(values)} {key} for {count} pictures")
+        raise DataError(f"{path}: {len(values)} {key} for {count} images")
     return np.array(values, dtype=np.int64)
 
 
@@ -202,7 +202,7 @@ def _read_binary(label_bytes: int) -> Callable[[Path], _Records]:
         count, rest = divmod(len(raw), record)
         if rest or not count:
             raise DataError(
-                f"{path}: {len(raw)} bytes are not a whole number of records of {record} bytes: "
+                f"{path}: {len(raw)} bytes are not a multiple of the {record} bytes of a record: "
                 f"record {count} has {rest}"
             )
         table = raw.reshape(count, record)
@@ -219,7 +219,7 @@ def _check_range(path: Path, what: str, values: Labels, count: int) -> None:
 
 
 def _groups(batches: list[_Records], class_names: tuple[str, ...], superclasses: int) -> tuple[int, ...]:
-    """Each fine class's superclass, as the records' pairs of labels say."""
+    """Return the superclass of each fine class, from the pairs of labels in the records."""
     groups = list(SUPERCLASS) if len(class_names) == len(SUPERCLASS) else [-1] * len(class_names)
     seen: dict[int, int] = {}
     for batch in batches:
@@ -233,7 +233,7 @@ def _groups(batches: list[_Records], class_names: tuple[str, ...], superclasses:
                 raise DataError(f"{batch.path}: class {name!r} is in superclasses {seen[fine]} and {coarse}")
             groups[fine] = coarse
     if -1 in groups:
-        raise DataError(f"{batches[0].path}: no example of {class_names[groups.index(-1)]!r} tells its superclass")
+        raise DataError(f"{batches[0].path}: no example shows the superclass of {class_names[groups.index(-1)]!r}")
     return tuple(groups)
 
 

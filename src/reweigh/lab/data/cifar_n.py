@@ -1,4 +1,4 @@
-"""CIFAR-10N and CIFAR-100N: labels that people gave to CIFAR's training pictures (Wei et al., 2022).
+"""CIFAR-10N and CIFAR-100N: human labels of CIFAR's training images (Wei et al., 2022).
 
 `CIFAR-10_human.pt` and `CIFAR-100_human.pt` are zip archives with one pickle, `<name>/data.pkl`, of a dictionary:
 
@@ -7,9 +7,9 @@
 | CIFAR-10N | aggre_label, random_label1, random_label2, random_label3, worse_label | clean_label |
 | CIFAR-100N | noisy_label; of superclasses: noisy_coarse_label | clean_label; clean_coarse_label |
 
-They are in the order of CIFAR's python version. The same labels in the order of another library,
-`*_human_ordered.npy`, are refused: read with these pictures they would be wrong without a sign of it. Labels of
-superclasses belong to a data set of superclasses; a run on cifar100 has its 100 classes and takes `noisy`.
+They are in the order of CIFAR's python version. `*_human_ordered.npy` holds the same labels in the order of another
+library and is refused, as it would silently give wrong labels. Labels of superclasses belong to a data set of
+superclasses; a run on cifar100 has 100 classes and uses `noisy`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ FILES = {"cifar10": "CIFAR-10_human.pt", "cifar100": "CIFAR-100_human.pt"}
 FOLDERS = (".", "data", "cifar-n", "cifar-10-100n/data")
 
 MAX_BYTES = 2**28
-MAX_LABELS = 2**25  # a small pickle can name the same labels many times
+MAX_LABELS = 2**25  # a small pickle can repeat the same labels many times
 
 
 def load(root: str | os.PathLike[str], name: Literal["cifar10", "cifar100"], key: str, clean: Labels) -> Labels:
-    """The labels `key` for the training part whose clean labels are `clean`.
+    """Return the labels `key` for a training part with the clean labels `clean`.
 
     Args:
-        root: where `CIFAR-10_human.pt` lies (or in one of `FOLDERS` below), or that file itself.
+        root: the folder of `CIFAR-10_human.pt` (or one that has it in one of `FOLDERS`), or that file.
         name: `"cifar10"` or `"cifar100"`.
-        key: as in the table above; the ending `_label` may be left out (`"worse"`).
-        clean: the data set's own labels, in its order; the file's `clean_label` must be the same.
+        key: as in the table above; the suffix `_label` may be omitted (`"worse"`).
+        clean: the data set's own labels, in its order; must equal the file's `clean_label`.
     """
     if name not in FILES:
         raise ValueError(f"name must be 'cifar10' or 'cifar100', not {name!r}")
@@ -51,31 +51,29 @@ def load(root: str | os.PathLike[str], name: Literal["cifar10", "cifar100"], key
         raise ValueError(f"key must be one of {', '.join(sorted(vectors))} in {path}, not {key!r}")
     truth = "clean_coarse_label" if "coarse" in full else "clean_label"
     if truth not in vectors:
-        raise DataError(f"{path}: no {truth} to compare with the data set's own labels")
+        raise DataError(f"{path}: no {truth} to compare with the labels of the data set")
     own = vectors[truth]
     if len(own) != len(clean) or (own != clean).any():
         if truth != "clean_label" and np.array_equal(vectors.get("clean_label", own), clean):
-            raise DataError(
-                f"{path}: {full} is of superclasses, the data set's labels are of classes; take noisy_label"
-            )
+            raise DataError(f"{path}: {full} holds superclasses, but the data set has classes; use noisy_label")
         raise DataError(
-            f"{path}: its {truth} ({len(own)}) is not the data set's labels ({len(clean)}): these labels "
-            "belong to the python version of CIFAR, in its order"
+            f"{path}: {truth} ({len(own)}) differs from the labels of the data set ({len(clean)}); "
+            "use the python version of CIFAR, in its order"
         )
     labels = vectors[full]
     bad = np.flatnonzero((labels < 0) | (labels > clean.max()))
     if len(labels) != len(clean) or len(bad):
         place = f"label {labels[bad[0]]} at index {bad[0]} is out of range" if len(bad) else f"{len(labels)} labels"
-        raise DataError(f"{path}: {full}: {place}; expected {len(clean)} labels of 0 to {clean.max()}")
+        raise DataError(f"{path}: {full}: {place}; expected {len(clean)} labels from 0 to {clean.max()}")
     return labels
 
 
 def read(path: Path) -> dict[str, Labels]:
-    """Every label vector of a `.pt` file by key; nothing in the file is run."""
+    """Return the label vectors of a `.pt` file by key, without running anything in it."""
     if path.suffix == ".npy":
         raise DataError(
-            f"{path}: these labels are in another library's order and inside a pickled object; "
-            "use the .pt file of the same name, which is in the order of CIFAR's python version"
+            f"{path}: these labels are in another library's order, in a pickled object; "
+            "use the .pt file of the same name, in the order of CIFAR's python version"
         )
     content = unpickle.loads(_member(path), str(path))
     vectors, total = {}, 0
@@ -97,7 +95,7 @@ def _find(root: Path, file: str) -> Path:
     for folder in FOLDERS:
         if (root / folder / file).is_file():
             return root / folder / file
-    raise DataError(f"{root}: no {file} here, nor in {', '.join(FOLDERS[1:])}")
+    raise DataError(f"{root}: no {file}, nor in {', '.join(FOLDERS[1:])}")
 
 
 def _member(path: Path) -> bytes:
@@ -114,5 +112,5 @@ def _member(path: Path) -> bytes:
         raise
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
-    except Exception as error:  # zipfile and zlib have a dozen ways to say that an archive is broken
+    except Exception as error:  # zipfile and zlib raise many types
         raise DataError(f"{path}: not a readable .pt archive: {str(error) or type(error).__name__}") from error

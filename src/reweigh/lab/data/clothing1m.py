@@ -1,4 +1,4 @@
-"""Clothing1M: a million shop photographs in 14 classes, labelled by the text around them.
+"""Clothing1M: a million photographs of online shops in 14 classes, labelled by the surrounding text.
 
     clothing1M/
       category_names_eng.txt                        one name per line, line number = class id
@@ -6,7 +6,7 @@
       noisy_train_key_list.txt  clean_{train,val,test}_key_list.txt      one path per line
       images/0/00/<name>.jpg ...
 
-The text files may lie in `annotations/`, and the image folders directly under the root, without `images/`.
+The text files may be in `annotations/`, and the image folders directly in the root, without `images/`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import numpy as np
 
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import Dataset, Labels, Part
-from reweigh.lab.data.source.images import Files
-from reweigh.lab.data.source.listing import Listing, check_inside, refuse_missing
+from reweigh.lab.data.source.images import Files, Listing, check_inside, refuse_missing
 from reweigh.lab.data.source.text import read_lines
 from reweigh.noise import Corruption, given
 
@@ -33,18 +32,18 @@ IMAGES = "images/"
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """The images of one list, in its order, with their labels: paths as they stand in the list."""
+    """The images of one list, in its order, with their labels."""
 
     keys: tuple[str, ...]
     labels: Labels
 
 
 def load(root: str | os.PathLike[str], train: Split | None = None) -> Dataset:
-    """Train on the noisy million, test on the clean test list.
+    """Load the noisy million for training and the clean test list for testing.
 
     Args:
-        root: the data folder, or the one that holds it.
-        train: the list to train on; by default noisy_train where its list exists, else clean_train.
+        root: the data folder, or its parent.
+        train: the training list; by default noisy_train if it exists, else clean_train.
 
     Validation images are `load_part(root, "clean_val")`.
     """
@@ -60,7 +59,7 @@ def load(root: str | os.PathLike[str], train: Split | None = None) -> Dataset:
 
 
 def load_part(root: str | os.PathLike[str], split: Split) -> Part:
-    """The images of one list; every one must be there, under the path listed or without its `images/`."""
+    """Load the images of one list; each must exist, under the listed path or without its `images/`."""
     folder = find_root(root)
     listed = load_labels(folder, split)
     present = Listing(folder)
@@ -75,10 +74,10 @@ def load_part(root: str | os.PathLike[str], split: Split) -> Part:
 
 
 def load_labels(root: str | os.PathLike[str], split: Split) -> Listed:
-    """The keys and labels of one list, without looking at images.
+    """Load the keys and labels of one list, without its images.
 
-    Labels of noisy_train come from noisy_label_kv.txt, those of the clean lists from clean_label_kv.txt; a key
-    that is missing there is an error.
+    Labels of noisy_train are read from noisy_label_kv.txt, those of the clean lists from clean_label_kv.txt; a missing
+    key raises DataError.
     """
     if split not in SPLITS:
         raise ValueError(f"split is {split!r}; expected one of {', '.join(SPLITS)}")
@@ -88,25 +87,25 @@ def load_labels(root: str | os.PathLike[str], split: Split) -> Listed:
     if not keys:
         raise DataError(f"{path}: empty; expected one image path per line")
     check_inside(keys, path)
-    check_inside((key.removeprefix(IMAGES) for key in keys), path)  # `load_part` looks there too
+    check_inside((key.removeprefix(IMAGES) for key in keys), path)  # as `load_part` may read them
     source: Source = "noisy" if split == "noisy_train" else "clean"
     labels = read_kv(folder, source)
     seen: dict[str, int] = {}
-    found = np.empty(len(keys), dtype=np.int64)
+    chosen = np.empty(len(keys), dtype=np.int64)
     for line, key in enumerate(keys, start=1):
         if key in seen:
-            raise DataError(f"{path}: line {line}: {key!r} was listed in line {seen[key]} already")
+            raise DataError(f"{path}: line {line}: {key!r} is also in line {seen[key]}")
         if key not in labels:
             raise DataError(f"{path}: line {line}: {key!r} has no label in {source}_label_kv.txt")
         seen[key] = line
-        found[line - 1] = labels[key]
-    return Listed(keys, found)
+        chosen[line - 1] = labels[key]
+    return Listed(keys, chosen)
 
 
 def read_kv(root: str | os.PathLike[str], source: Source) -> dict[str, int]:
-    """All labels of noisy_label_kv.txt or clean_label_kv.txt: path -> class id.
+    """Return all labels of noisy_label_kv.txt or clean_label_kv.txt: path -> class id.
 
-    Lines are split at the last blank: names may hold commas and blanks.
+    Lines are split at the last space: names may contain commas and spaces.
     """
     folder = find_root(root)
     classes = len(class_names(folder))
@@ -120,13 +119,13 @@ def read_kv(root: str | os.PathLike[str], source: Source) -> dict[str, int]:
         if label >= classes:
             raise DataError(f"{path}: line {line}: label {word}; expected 0 to {classes - 1}")
         if key in labels:
-            raise DataError(f"{path}: line {line}: {key!r} has a label in an earlier line")
+            raise DataError(f"{path}: line {line}: {key!r} also has a label in an earlier line")
         labels[key] = label
     return labels
 
 
 def overlap(root: str | os.PathLike[str]) -> tuple[tuple[str, ...], Corruption]:
-    """The images with both a noisy and a clean label, and the noise measured on them (38 % on the official files)."""
+    """Return the images with both a noisy and a clean label, and the noise measured on them (officially 38 %)."""
     folder = find_root(root)
     noisy, clean = read_kv(folder, "noisy"), read_kv(folder, "clean")
     keys = tuple(key for key in noisy if key in clean)
@@ -137,24 +136,24 @@ def overlap(root: str | os.PathLike[str]) -> tuple[tuple[str, ...], Corruption]:
 
 
 def class_names(root: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The English names, in class order."""
+    """Return the English names, in class order."""
     path = _text(find_root(root), "category_names_eng.txt")
     names = tuple(line.strip() for line in read_lines(path))
     for line, name in enumerate(names, start=1):
         if not name or name in names[: line - 1]:
-            raise DataError(f"{path}: line {line}: {name!r}; expected a name of its own for every class")
+            raise DataError(f"{path}: line {line}: {name!r}; expected a distinct name for every class")
     if len(names) < 2:
         raise DataError(f"{path}: {len(names)} names; expected one per class, two or more")
     return names
 
 
 def find_root(root: str | os.PathLike[str]) -> Path:
-    """The data folder: `root` itself, or clothing1M/ in it."""
+    """Return the data folder: `root` itself, or clothing1M/ in it."""
     folder = Path(root)
     for candidate in (folder, folder / "clothing1M"):
         if _exists(candidate, "category_names_eng.txt"):
             return candidate
-    raise DataError(f"{folder}: no category_names_eng.txt there, in annotations/ or in clothing1M/")
+    raise DataError(f"{folder}: no category_names_eng.txt, nor in annotations/ or clothing1M/")
 
 
 def _list_name(split: Split) -> str:
@@ -162,7 +161,7 @@ def _list_name(split: Split) -> str:
 
 
 def _text(folder: Path, name: str) -> Path:
-    """Where a text file lies, or would."""
+    """Return the path of a text file."""
     inner = folder / "annotations" / name
     return inner if inner.is_file() else folder / name
 

@@ -1,4 +1,4 @@
-"""The one value every loader returns: two parts, class names, groups, and a hash of the content."""
+"""`Dataset`, which every loader returns: two parts, class names, groups, and a hash of the content."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Kind: TypeAlias = Literal["images", "files", "features", "text"]
 
 TEST = "test"
 NOISY_HOLDOUT = "noisy hold-out"
-"""A test part that was split off the user's own data: its labels are as wrong as those trained on."""
+"""A test part split off the user's own data: its labels are as noisy as the training labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Examples and their labels; arrays become read-only views, so that no reader can change another's data.
+    """Examples and their labels; arrays become read-only views.
 
     Args:
         inputs: images (N, H, W, C) uint8, features (N, F) float32 and finite, lazily decoded `Files`, or a
@@ -75,11 +75,11 @@ class Part:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The shape of one example, or None where examples differ (files, text)."""
+        """The shape of one example, or None if examples differ (files, text)."""
         return self.inputs.shape[1:] if isinstance(self.inputs, np.ndarray) else None
 
     def take(self, indices: Sequence[int] | NDArray[np.int64]) -> Part:
-        """The examples at `indices`, in that order."""
+        """Return the examples at `indices`, in that order."""
         chosen = np.asarray(indices, dtype=np.int64)
         inputs: Inputs
         if isinstance(self.inputs, tuple):
@@ -91,22 +91,22 @@ class Part:
         return Part(inputs, self.labels[chosen])
 
     def digest(self) -> bytes:
-        """sha256 over kind, shape, inputs and labels; for `Files` see `Files.digest`."""
-        whole = hashlib.sha256(f"{self.kind} {len(self)} {self.shape}\n".encode())
+        """Return the SHA-256 over kind, shape, inputs and labels; for `Files` see `Files.digest`."""
+        digest = hashlib.sha256(f"{self.kind} {len(self)} {self.shape}\n".encode())
         if isinstance(self.inputs, tuple):
             for text in self.inputs:
                 raw = text.encode("utf-8", "surrogatepass")
-                whole.update(f"{len(raw)}:".encode() + raw)
+                digest.update(f"{len(raw)}:".encode() + raw)
         elif isinstance(self.inputs, Files):
-            whole.update(self.inputs.digest())
+            digest.update(self.inputs.digest())
         else:
-            whole.update(_little_endian(self.inputs).data)
-        whole.update(_little_endian(self.labels).data)
-        return whole.digest()
+            digest.update(_little_endian(self.inputs).data)
+        digest.update(_little_endian(self.labels).data)
+        return digest.digest()
 
 
 class Column(NamedTuple):
-    """A feature column of a table, and how its numbers became inputs: (x - mean) / std."""
+    """A feature column of a table and its scaling to inputs: (x - mean) / std."""
 
     name: str
     mean: float
@@ -115,16 +115,16 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A classification data set: what to train on, what to test on, and what the label numbers mean.
+    """A classification data set: a training part, a test part, and the names of the classes.
 
     Args:
-        name: as in records and tables, e.g. `"cifar10"`.
+        name: the name in records and tables, e.g. `"cifar10"`.
         train: the training part; not empty.
-        test: the test part, of the same kind and example shape; may be empty where a data set has none.
-        class_names: label id -> name; two or more, all different, in UTF-8 and without control characters.
+        test: the test part, of the same kind and example shape; may be empty.
+        class_names: label id -> name; two or more, distinct, in UTF-8 and without control characters.
         groups: class id -> group id (superclasses), or None.
-        holdout: what the test part is: `"test"`, or `"noisy hold-out"` when it was split off the user's data.
-        columns: of a table of features, what new rows must have and how they are scaled; else None.
+        holdout: `"test"`, or `"noisy hold-out"` for a test part split off the user's data.
+        columns: the feature columns of a table, with their scaling; else None.
 
     >>> part = Part(np.zeros((2, 8, 8, 3), np.uint8), np.array([1, 0]))
     >>> Dataset("toy", part, part, ("cat", "dog"))
@@ -144,31 +144,31 @@ class Dataset:
         if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
             raise TypeError(f"class_names must be a tuple of str, not {_describe(names)}")
         if len(names) < 2:
-            raise DataError(f"{self.name}: {len(names)} class(es): a data set needs two or more")
+            raise DataError(f"{self.name}: {len(names)} class(es); a data set needs two or more")
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise DataError(f"{self.name}: class name {twice!r} occurs more than once")
         for name in names:
             if not _is_text(name):
-                raise DataError(f"{self.name}: class name {name!r} is not UTF-8, as records and tables are; rename it")
-            if any(category(letter) == "Cc" for letter in name):  # a terminal obeys it; no table with NUL is read
+                raise DataError(f"{self.name}: class name {name!r} is not valid UTF-8; rename it")
+            if any(category(letter) == "Cc" for letter in name):
                 raise DataError(f"{self.name}: class name {name!r} holds a control character; rename it")
         if self.holdout not in (TEST, NOISY_HOLDOUT):
             raise ValueError(f"holdout must be {TEST!r} or {NOISY_HOLDOUT!r}, not {self.holdout!r}")
         if self.groups is not None and (len(self.groups) != len(names) or min(self.groups) < 0):
-            raise DataError(f"{self.name}: groups must give each of the {len(names)} classes a group id of 0 or more")
+            raise DataError(f"{self.name}: groups must hold one id >= 0 for each of the {len(names)} classes")
         if not len(self.train):
             raise DataError(f"{self.name}: the training part is empty")
-        for part, called in ((self.train, "train"), (self.test, self.holdout)):
-            self._check_labels(part, called)
+        for part, role in ((self.train, "train"), (self.test, self.holdout)):
+            self._check_labels(part, role)
         if (self.train.kind, self.train.shape) != (self.test.kind, self.test.shape):
             raise DataError(f"{self.name}: the parts differ in kind or shape: {self.train} and {self.test}")
 
-    def _check_labels(self, part: Part, called: str) -> None:
+    def _check_labels(self, part: Part, role: str) -> None:
         if len(part) and part.labels.max() >= self.num_classes:
             i = int(np.argmax(part.labels >= self.num_classes))
             raise DataError(
-                f"{self.name}: {called} label {part.labels[i]} at index {i} is out of range "
+                f"{self.name}: {role} label {part.labels[i]} at index {i} is out of range "
                 f"for {self.num_classes} classes"
             )
 
@@ -182,7 +182,7 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are names for."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
@@ -192,14 +192,14 @@ class Dataset:
 
     @cached_property
     def hash(self) -> str:
-        """sha256 (hex) over both parts and the class names; computed when first asked for, then kept."""
-        whole = hashlib.sha256(self.train.digest() + self.test.digest())
-        whole.update("\n".join(self.class_names).encode())
-        return whole.hexdigest()
+        """SHA-256 (hex) over both parts and the class names; computed on first use."""
+        digest = hashlib.sha256(self.train.digest() + self.test.digest())
+        digest.update("\n".join(self.class_names).encode())
+        return digest.hexdigest()
 
 
 def _is_text(name: str) -> bool:
-    """Whether UTF-8 has it: a name that a file system gives may hold bytes of another encoding."""
+    """Return whether a name can be encoded; file systems may return bytes in another encoding."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -215,12 +215,12 @@ def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 def _check_array(inputs: NDArray[np.generic]) -> None:
     if inputs.ndim in (2, 4) and 0 in inputs.shape[1:]:
-        raise DataError(f"inputs: examples of shape {inputs.shape[1:]} hold nothing to learn from")
+        raise DataError(f"inputs: examples of shape {inputs.shape[1:]} are empty")
     if inputs.ndim == 4 and inputs.dtype == np.uint8:
         return
     if inputs.ndim != 2 or inputs.dtype != np.float32:
         raise TypeError(f"inputs must be (N, H, W, C) uint8 or (N, F) float32, not {_describe(inputs)}")
-    # One sum finds any NaN or infinity without a temporary array; only then is the place looked for.
+    # one sum detects any NaN or infinity without a temporary array
     with np.errstate(invalid="ignore"):
         suspicious = inputs.size and not np.isfinite(inputs.sum(dtype=np.float64))
     if suspicious:

@@ -20,22 +20,21 @@ def load(
     check: bool = True,
     max_pixels: int = MAX_PIXELS,
 ) -> Dataset:
-    """The images below `root`, with the sorted names of their folders as classes.
+    """Load the images below `root`, with the sorted names of their folders as classes.
 
-    Layouts: `root/train/<class>/*` beside `root/test/<class>/*` (or `val`, `valid`, `validation`, of which the first is
-    read), or `root/<class>/*`; `Train` and `TEST` do as well. Where there is no test folder, a seeded stratified fifth
-    becomes the noisy hold-out. Subfolders of a class belong to it, also those that are links. Names that begin with a
-    dot are passed over; every other file must be an image: those that cannot be decoded are reported all at once, and
-    nothing is loaded. Refused as well: fewer than two classes, a class without a file, a test class that is not a
-    training class, a folder that cannot be read or that links bring in twice, parts whose names differ in case only,
-    and `train` with classes beside other folders of which none is a test folder.
+    Layouts: `root/train/<class>/*` and `root/test/<class>/*` (or the first of `val`, `valid`, `validation`), in any
+    case, or `root/<class>/*`. Without a test folder, a seeded stratified fifth becomes the noisy hold-out. Subfolders
+    of a class belong to it, including links. Names that begin with a dot are ignored; every other file must be an
+    image, and all that cannot be decoded are reported together. DataError is also raised for fewer than two classes, a
+    class without a file, a test class that is not a training class, a folder that is unreadable or linked twice, parts
+    whose names differ only in case, and a `train` folder next to others that are not test folders.
 
     Args:
         root: the folder.
-        size: decode all images now and resize them to (height, width), giving `"images"`; without it they are
-            `"files"`, decoded when asked for, and their sizes may differ.
-        seed: of the split where there is no test folder.
-        check: decode every file once to find the unreadable ones; False looks at the names' endings only.
+        size: decode all images now and resize them to (height, width), as kind `"images"`; otherwise they are
+            `"files"`, decoded on access, and their sizes may differ.
+        seed: the seed of the split without a test folder.
+        check: decode every file once to find the unreadable ones; False checks only the suffixes.
         max_pixels: see `reweigh.lab.data.source.images.decode`.
     """
     root = Path(root)
@@ -56,15 +55,15 @@ def load(
     if size is None and check:
         files.check()
     elif size is None:
-        _check_endings(root, names)
-    whole = Part(inputs, np.array(labels, dtype=np.int64))
-    test = whole.take(range(cut, len(whole))) if test_root is not None else None
+        _check_suffixes(root, names)
+    examples = Part(inputs, np.array(labels, dtype=np.int64))
+    test = examples.take(range(cut, len(examples))) if test_root is not None else None
     name = root.resolve().name
-    return assemble(name, whole.take(range(cut)), test, tuple(classes), seed)
+    return assemble(name, examples.take(range(cut)), test, tuple(classes), seed)
 
 
 def _layout(root: Path) -> tuple[Path, Path | None]:
-    """(training folder, test folder or None); a folder `train` that holds no folders is a class of that name."""
+    """Return (training folder, test folder or None); a folder `train` without subfolders is a class."""
     folders = _subfolders(root)
     found = {name.lower(): name for name in folders}
     if "train" not in found or not _subfolders(root / found["train"]):
@@ -72,12 +71,12 @@ def _layout(root: Path) -> tuple[Path, Path | None]:
     for part in ("train", *TEST_NAMES):
         same = [name for name in folders if name.lower() == part]
         if len(same) > 1:
-            raise DataError(f"{root}: {' and '.join(same)} are the same part but for their case; expected one of them")
+            raise DataError(f"{root}: {' and '.join(same)} differ only in case; keep one of them")
     train, test = found.pop("train"), next((found[name] for name in TEST_NAMES if name in found), None)
     if test is None and found:
         raise DataError(
-            f"{root}: {train} holds classes, and beside it lies {', '.join(found.values())}; expected a test folder "
-            f"({', '.join(TEST_NAMES)}) or nothing; a name that begins with a dot is passed over"
+            f"{root}: next to {train} there is {', '.join(found.values())}; expected only a test folder "
+            f"({', '.join(TEST_NAMES)}); names that begin with a dot are ignored"
         )
     return root / train, None if test is None else root / test
 
@@ -90,7 +89,7 @@ def _subfolders(folder: Path) -> list[str]:
         raise _unreadable(error) from error
     for entry in entries:
         if not Path(entry).exists():
-            raise DataError(f"{entry.path}: a link to what is not there")
+            raise DataError(f"{entry.path}: a broken link")
     return sorted(entry.name for entry in entries if entry.is_dir())
 
 
@@ -111,29 +110,29 @@ def _examples(root: Path, folder: Path, classes: list[str], seen: dict[str, str]
 
 
 def files_below(root: Path, folder: Path, seen: dict[str, str] | None = None) -> list[str]:
-    """The sorted names, from `root` on, of all files in a folder and its subfolders; none that begin with a dot.
+    """Return the sorted names, relative to `root`, of all files below a folder, without hidden ones.
 
     Args:
-        root: where names begin.
-        folder: below it, or it.
-        seen: folders that were read before, which must not be read again; those read now are added to it.
+        root: the folder that names are relative to.
+        folder: `root` or a folder below it.
+        seen: folders that were read before, to which those read now are added.
 
     Raises:
-        DataError: a folder cannot be read, or is reached twice by links.
+        DataError: a folder is unreadable, or reached twice by links.
     """
     found: list[str] = []
-    seen = {} if seen is None else seen  # a link may lead in a circle, or to pictures that are already there
-    for place, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
-        first = seen.setdefault(os.path.realpath(place), place)
-        if first != place:
-            raise DataError(f"{place}: the same folder as {first}, by a link")
+    seen = {} if seen is None else seen  # links may form a cycle, or lead to images already read
+    for path, folders, files in os.walk(folder, onerror=_raise_unreadable, followlinks=True):
+        first = seen.setdefault(os.path.realpath(path), path)
+        if first != path:
+            raise DataError(f"{path}: a link to the folder {first}, which is already read")
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        here = Path(place).relative_to(root)
-        found += [(here / name).as_posix() for name in files if not name.startswith(".")]
+        relative = Path(path).relative_to(root)
+        found += [(relative / name).as_posix() for name in files if not name.startswith(".")]
     return sorted(found)
 
 
-def _refuse(error: OSError) -> None:
+def _raise_unreadable(error: OSError) -> None:
     raise _unreadable(error) from error
 
 
@@ -141,7 +140,7 @@ def _unreadable(error: OSError) -> DataError:
     return DataError(f"{error.filename}: the folder cannot be read: {error.strerror}")
 
 
-def _check_endings(root: Path, names: list[str]) -> None:
-    strange = [name for name in names if Path(name).suffix.lower() not in SUFFIXES]
-    if strange:
-        raise DataError(f"{root}: {len(strange)} files are not images by their names: {', '.join(strange)}")
+def _check_suffixes(root: Path, names: list[str]) -> None:
+    others = [name for name in names if Path(name).suffix.lower() not in SUFFIXES]
+    if others:
+        raise DataError(f"{root}: {len(others)} files do not have the suffix of an image: {', '.join(others)}")

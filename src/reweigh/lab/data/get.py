@@ -1,7 +1,7 @@
-"""Downloads from the official addresses: the only place in the library that uses the network, and only when asked.
+"""Downloads from the official addresses; the only module that uses the network.
 
-Sizes are what the servers announce, digests what the authors or torchvision publish; where there are none, the
-loader's own checks (CIFAR-N's clean labels against CIFAR's) stand in.
+Sizes are those that the servers announce, digests those that the authors or torchvision publish; without them the
+loader's own checks (CIFAR-N's clean labels against CIFAR's) apply.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from reweigh.lab.data.source.download import Progress, Remote, fetch
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from.
+    """The origin of a data set.
 
     Args:
-        files: the downloads, by the name each gets in the data folder; archives are unpacked there.
-        gives: what lies in the data folder afterwards; where all of it is there already nothing is fetched.
+        files: the downloads, by file name in the data folder; archives are unpacked there.
+        gives: the resulting entries of the data folder; if all exist, nothing is downloaded.
         licence: the terms, in a sentence.
-        by_hand: for a data set without an address: what its user has to do.
-        also: what its loader reads instead, where that lies there.
-        holds: what lies in the folder it gives where its parts come one by one: of each tuple, one.
+        by_hand: instructions for a data set that cannot be downloaded.
+        also: other entries that the loader accepts instead.
+        holds: for a data set whose parts are unpacked one by one, its contents: one name of each tuple must exist.
     """
 
     files: Mapping[str, Remote]
@@ -38,13 +38,13 @@ class Source:
     holds: tuple[tuple[str, ...], ...] = ()
 
     def is_in(self, root: Path) -> bool:
-        """Whether the loader finds the data set in the data folder, or the folder is the data set itself."""
-        whole = all(self.is_at(root / name) for name in self.gives)
+        """Return whether the data folder holds the data set, or is the data set itself."""
+        complete = all(self.is_at(root / name) for name in self.gives)
         itself = root.name in (*self.gives, *self.also) and self.is_at(root)
-        return whole or any(self.is_at(root / name) for name in self.also) or itself
+        return complete or any(self.is_at(root / name) for name in self.also) or itself
 
     def is_at(self, path: Path) -> bool:
-        """Whether it lies there, with all its parts."""
+        """Return whether the path exists, with all its parts."""
         return path.exists() and all(any((path / name).exists() for name in part) for part in self.holds)
 
 
@@ -99,7 +99,7 @@ SOURCES: Mapping[str, Source] = {
         {},
         ("tin100.npz",),
         "ImageNet's terms: for research that is not commercial.",
-        "Make it of Tiny-ImageNet (its first 100 classes, 500 + 50 pictures each, reduced to 32 x 32) as uint8 "
+        "Make it from Tiny-ImageNet (its first 100 classes, 500 + 50 pictures each, reduced to 32 x 32) as uint8 "
         "x_train, x_test and int64 y_train, y_test",
     ),
     "digits": Source({}, (), "Part of scikit-learn (BSD); cite Alpaydin and Kaynak, UCI, 1998."),
@@ -112,17 +112,17 @@ def get(
     progress: Progress | None = None,
     sources: Mapping[str, Source] = SOURCES,
 ) -> tuple[Path, ...]:
-    """Bring the data set `name` into the folder `root`; returns what lies there then.
+    """Download the data set `name` into the folder `root`, and return its paths.
 
-    An archive is downloaded beside (as `.part` until its size and digest are right; see
-    `reweigh.lab.data.source.download.fetch`), unpacked and kept. An archive that was put there by hand is used in the
-    same way. A data set whose authors hand it out on request only is refused with what to do and where to put it.
+    An archive is downloaded (as `.part` until its size and digest are verified; see
+    `reweigh.lab.data.source.download.fetch`), unpacked and kept. An archive put there by hand is used too. For a data
+    set that is only available on request, the DataError says what to do.
 
     Args:
         name: a key of `sources`.
         root: the data folder (the command line: REWEIGH_DATA).
-        progress: called with (bytes so far, bytes in all or None).
-        sources: the table of addresses.
+        progress: called with (bytes so far, total bytes or None).
+        sources: the known data sets.
     """
     if name not in sources:
         close = difflib.get_close_matches(name, sources, n=1)
@@ -137,10 +137,10 @@ def get(
         wanted = ", ".join(map(str, results))
         raise DataError(f"{name} cannot be downloaded from here. {source.by_hand}, as {wanted}")
     for file, remote in source.files.items():
-        arrived = fetch(remote, folder / file, progress)
+        downloaded = fetch(remote, folder / file, progress)
         if file.endswith((".tar.gz", ".tar", ".zip")):
-            extract(arrived, folder)
+            extract(downloaded, folder)
     missing = [str(path) for path in results if not path.exists()]
     if missing:
-        raise DataError(f"{name}: the download did not bring {', '.join(missing)}")
+        raise DataError(f"{name}: the download does not contain {', '.join(missing)}")
     return results

@@ -4,8 +4,8 @@
       train/pos  train/neg  train/unsup  test/pos  test/neg      <id>_<rating>.txt, one UTF-8 review each
       train/labeledBow.feat ...                                  the same as word counts, svmlight lines
 
-Ratings are 7 to 10 in pos, 1 to 4 in neg and 0 in unsup. Reviews come in the byte order of their file names,
-positive ones first (0_9, 10000_8, 10001_10, ...), which is the order all derived files use.
+Ratings are 7 to 10 in pos, 1 to 4 in neg and 0 in unsup. Reviews are in the byte order of their file names, positive
+ones first (0_9, 10000_8, 10001_10, ...), as in all derived files.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ MARKS = re.compile(r'([.",()!?;:])')
 
 
 def load(root: str | os.PathLike[str]) -> Dataset:
-    """The labelled reviews as written: class 1 is positive, and positive ones come first."""
+    """Load the labelled reviews as written; class 1 is positive, and positive ones are first."""
     folder = find_root(root)
     return Dataset("imdb", _part(folder / "train"), _part(folder / "test"), CLASS_NAMES)
 
 
 def load_unlabelled(root: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The reviews of train/unsup."""
+    """Load the reviews of train/unsup."""
     return read_reviews(find_root(root) / "train" / "unsup")
 
 
 def read_reviews(folder: Path) -> tuple[str, ...]:
-    """All reviews of a folder called pos, neg or unsup, in the byte order of their names.
+    """Return all reviews of a folder pos, neg or unsup, in the byte order of their names.
 
-    A file whose name or rating does not belong there, an empty one and one that is not UTF-8 are refused.
+    Raises DataError for a file with a wrong name or rating, an empty one, and one that is not UTF-8.
     """
     ratings = RATINGS[folder.name]
     try:
@@ -62,7 +62,7 @@ def read_reviews(folder: Path) -> tuple[str, ...]:
         if int(match[2]) not in ratings:
             raise DataError(f"{path}: rating {match[2]}; expected {ratings[0]} to {ratings[-1]} in {folder.name}")
         if match[1] in owner:
-            raise DataError(f"{path}: review {match[1]} is {owner[match[1]]} already")
+            raise DataError(f"{path}: the number {match[1]} is also used by {owner[match[1]]}")
         owner[match[1]] = name
         text = decode(_bytes(path), path)
         if not text.strip():
@@ -72,9 +72,9 @@ def read_reviews(folder: Path) -> tuple[str, ...]:
 
 
 def normalise(text: str) -> str:
-    """The text as mesnilgr/iclr15 prepares it: lower case, `<br />` a blank, blanks around . " , ( ) ! ? ; :
+    """Normalise a text as mesnilgr/iclr15 does: lower case, `<br />` to a space, spaces around . " , ( ) ! ? ; :
 
-    Apostrophes stay inside words. Words are then what `str.split` finds.
+    Apostrophes stay inside words. `str.split` then gives the words.
 
     >>> normalise("It's <br />GREAT, really.")
     "it's  great ,  really . "
@@ -95,7 +95,7 @@ class Sparse:
         return len(self.labels)
 
     def dense(self, width: int | None = None, first: int = 0) -> NDArray[np.float32]:
-        """N x width, with column `first` of the file (0 or 1) in front."""
+        """Return an (N, width) array that starts at column `first` of the file (0 or 1)."""
         last = int(self.columns.max(initial=first)) - first
         width = last + 1 if width is None else width
         if last >= width or self.columns.min(initial=first) < first:
@@ -106,9 +106,9 @@ class Sparse:
 
 
 def read_svmlight(path: str | os.PathLike[str]) -> Sparse:
-    """Lines `<label> <column>:<value> ...` with rising columns; `#` starts a comment.
+    """Read lines `<label> <column>:<value> ...` with increasing columns; `#` starts a comment.
 
-    In labeledBow.feat the label is the rating and the columns are lines, from 0, of imdb.vocab.
+    In labeledBow.feat the label is the rating and a column is a line of imdb.vocab, from 0.
     """
     file = Path(path)
     labels, bounds, columns, values = [], [0], [], []
@@ -119,7 +119,7 @@ def read_svmlight(path: str | os.PathLike[str]) -> Sparse:
         for pair in pairs:
             column, _, value = pair.partition(":")
             if not (column.isascii() and column.isdigit()) or len(column) > 9 or int(column) <= before:
-                raise DataError(f"{file}: line {line}: {pair[:40]!r}; expected <column>:<value>, columns rising")
+                raise DataError(f"{file}: line {line}: {pair[:40]!r}; expected <column>:<value>, columns increasing")
             before = int(column)
             columns.append(before)
             values.append(_number(value, f"{file}: line {line}: value of column {column}"))
@@ -135,12 +135,12 @@ def read_svmlight(path: str | os.PathLike[str]) -> Sparse:
 
 
 def find_root(root: str | os.PathLike[str]) -> Path:
-    """The data folder: `root` itself, or aclImdb/ in it."""
+    """Return the data folder: `root` itself, or aclImdb/ in it."""
     folder = Path(root)
     for candidate in (folder, folder / "aclImdb"):
         if (candidate / "train").is_dir():
             return candidate
-    raise DataError(f"{folder}: no train/ there or in aclImdb/")
+    raise DataError(f"{folder}: no train/, nor aclImdb/train/")
 
 
 def _part(folder: Path) -> Part:
@@ -150,7 +150,7 @@ def _part(folder: Path) -> Part:
 
 
 def _bytes(path: Path) -> bytes:
-    """A review's bytes, without the looks at size and type that 100,000 small files would each pay for."""
+    """Read a review without checking its size and type first, which is slow for 100,000 small files."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""MARS: people seen by six cameras, as tracklets of cropped frames.
+"""MARS: persons seen by six cameras, as tracklets of cropped frames.
 
     MARS/
       bbox_train/<person>/<name>.jpg   bbox_test/<person>/<name>.jpg
@@ -8,9 +8,8 @@
       info/query_IDX.mat                        query_IDX, 1 x Q, rows of track_test_info counted from 1
 
 A name is PPPPCcTttttFfff.jpg: person, camera, tracklet, frame; person 00-1 is junk, 0000 a distractor. A row is
-(first frame, last frame, person, camera), frames counted from 1, both included; the rows cover all lines in
-order. Where the name files are absent (as in small copies of MARS) the folders themselves are the index: see
-`scan`.
+(first frame, last frame, person, camera), frames counted from 1, both included; the rows cover all lines in order.
+Without the name files (as in small copies of MARS) the index is read from the folders: see `scan`.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from numpy.typing import NDArray
 
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import Dataset, Labels, Part
-from reweigh.lab.data.source.images import Files
-from reweigh.lab.data.source.listing import Listing, refuse_missing
+from reweigh.lab.data.source.images import Files, Listing, refuse_missing
 from reweigh.lab.data.source.matlab import read_integers
 from reweigh.lab.data.source.text import read_lines, read_text
 
@@ -42,16 +40,16 @@ NAME = re.compile(r"(\d{4}|00-1)C(\d)T(\d{4})F(\d{3,})\.jpg", re.ASCII)
 
 @dataclass(frozen=True, eq=False)
 class Tracklets:
-    """Tracklets in file order; tracklet i is the frames start[i]:stop[i] of one person before one camera.
+    """Tracklets in file order; tracklet i is the frames start[i]:stop[i] of one person in one camera.
 
     Args:
-        frames: the image files in frame order, or None where only the .mat files are known.
+        frames: the image files in frame order, or None if only the .mat files exist.
         start: the first frame of each, from 0.
         stop: one past the last frame of each.
         persons: -1 junk, 0 distractor, else the person's id.
         cameras: from 1.
-        people: what the person of each is called; by default the id.
-        names: what each is called; by default its number, from 1.
+        people: the name of the person of each; by default the id.
+        names: the name of each; by default its number, from 1.
     """
 
     frames: Files | None
@@ -81,26 +79,26 @@ class Tracklets:
 
     @property
     def junk(self) -> NDArray[np.bool_]:
-        """Neither right nor wrong when retrieved."""
+        """Which tracklets count as neither right nor wrong when retrieved."""
         mask: NDArray[np.bool_] = self.persons == JUNK
         return mask
 
     @property
     def distractor(self) -> NDArray[np.bool_]:
-        """Wrong for every query."""
+        """Which tracklets are wrong for every query."""
         mask: NDArray[np.bool_] = self.persons == DISTRACTOR
         return mask
 
     def of(self, tracklet: int) -> Files:
-        """The frames of one tracklet."""
+        """Return the frames of one tracklet."""
         if self.frames is None:
-            raise DataError("the frames of this index are not known: info/*_name.txt is missing")
+            raise DataError("the index has no frames, as info/*_name.txt is missing")
         return self.frames.take(range(int(self.start[tracklet]), int(self.stop[tracklet])))
 
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """MARS without its pixels; `queries` are rows of `test`, counted from 0."""
+    """The tracklets of both sides; `queries` are rows of `test`, from 0."""
 
     train: Tracklets
     test: Tracklets
@@ -108,9 +106,9 @@ class Index:
 
 
 def load(root: str | os.PathLike[str]) -> Dataset:
-    """The training frames as independent images with the person as class, in the order of their ids.
+    """Load the training frames as independent images with the person as class, in the order of their ids.
 
-    MARS tests retrieval on other people, so the test part is empty: that side is in `read_index` or `scan`.
+    The test part is empty, as MARS tests retrieval on other persons: see `read_index` and `scan`.
     """
     folder = find_root(root)
     named = (folder / "info" / "train_name.txt").is_file()
@@ -126,7 +124,7 @@ def load(root: str | os.PathLike[str]) -> Dataset:
 
 
 def read_index(root: str | os.PathLike[str]) -> Index:
-    """The official index from info/; works without images, and without the name files."""
+    """Read the official index from info/; works without images and without the name files."""
     folder = find_root(root)
     test = read_tracklets(folder, "test")
     path = folder / "info" / "query_IDX.mat"
@@ -137,14 +135,14 @@ def read_index(root: str | os.PathLike[str]) -> Index:
     if bad.size:
         raise DataError(f"{path}: query {bad[0] + 1} is row {rows[bad[0]]}; expected 1 to {len(test)}")
     queries = rows - 1
-    nobody = np.flatnonzero(test.persons[queries] <= DISTRACTOR)
-    if nobody.size:
-        raise DataError(f"{path}: query {nobody[0] + 1} is row {rows[nobody[0]]}, a junk or distractor tracklet")
+    reserved = np.flatnonzero(test.persons[queries] <= DISTRACTOR)
+    if reserved.size:
+        raise DataError(f"{path}: query {reserved[0] + 1} is row {rows[reserved[0]]}, a junk or distractor tracklet")
     return Index(read_tracklets(folder, "train"), test, queries)
 
 
 def read_tracklets(root: str | os.PathLike[str], side: Side) -> Tracklets:
-    """One side of the official index, every name compared with its row."""
+    """Read one side of the official index, and compare every name with its row."""
     folder = find_root(root)
     path = folder / "info" / f"tracks_{side}_info.mat"
     table = read_integers(path, f"track_{side}_info")
@@ -153,7 +151,7 @@ def read_tracklets(root: str | os.PathLike[str], side: Side) -> Tracklets:
     first, last, persons, cameras = table.T
     expected = np.concatenate([[1], last[:-1] + 1])
     for wrong, what in (
-        (first != expected, "does not start where the last one ended"),
+        (first != expected, "does not start after the previous one"),
         (last < first, "ends before it starts"),
         (persons < JUNK, "has an impossible person"),
         (cameras < 1, "has an impossible camera"),
@@ -167,22 +165,21 @@ def read_tracklets(root: str | os.PathLike[str], side: Side) -> Tracklets:
 
 
 def scan(root: str | os.PathLike[str]) -> Index:
-    """The index of the frames that are there, by folder and name: persons, cameras and tracklets in order.
+    """Build the index from the folders and names of the existing frames, ordered by person, camera and tracklet.
 
-    Queries are those of gtPepper/query.json, which small copies bring along; without it one for each camera of
-    every person seen by two or more, as in MARS, and of its tracklets the first.
+    Queries are those of gtPepper/query.json, which small copies include, else those of `default_queries`.
     """
     folder = find_root(root)
     test, keys = _scan_side(folder, "test")
     path = folder / QUERIES
-    queries = _listed_queries(path, keys) if path.is_file() else usual_queries(test.persons, test.cameras)
+    queries = _listed_queries(path, keys) if path.is_file() else default_queries(test.persons, test.cameras)
     return Index(_scan_side(folder, "train")[0], test, queries)
 
 
-def usual_queries(persons: Labels, cameras: Labels) -> Labels:
-    """MARS's own choice: the first tracklet before each camera of every person who is seen by two or more.
+def default_queries(persons: Labels, cameras: Labels) -> Labels:
+    """Return the queries by the rule of MARS: the first tracklet in each camera of every person seen by two or more.
 
-    >>> usual_queries(np.array([-1, 2, 2, 2, 4]), np.array([1, 1, 1, 2, 1]))
+    >>> default_queries(np.array([-1, 2, 2, 2, 4]), np.array([1, 1, 1, 2, 1]))
     array([1, 3])
     """
     pairs, first = np.unique(np.stack((persons, cameras)), axis=1, return_index=True)
@@ -191,46 +188,46 @@ def usual_queries(persons: Labels, cameras: Labels) -> Labels:
 
 
 def find_root(root: str | os.PathLike[str]) -> Path:
-    """The data folder: `root` itself, or MARS/, mars/ or mini_mars/ in it."""
+    """Return the data folder: `root` itself, or MARS/, mars/ or mini_mars/ in it."""
     folder = Path(root)
     for candidate in (folder, folder / "MARS", folder / "mars", folder / "mini_mars"):
         if (candidate / "info").is_dir() or (candidate / "bbox_train").is_dir():
             return candidate
-    raise DataError(f"{folder}: neither info/ nor bbox_train/ there or in MARS/")
+    raise DataError(f"{folder}: neither info/ nor bbox_train/, nor MARS/ with one of them")
 
 
 def _scan_side(folder: Path, side: Side) -> tuple[Tracklets, list[tuple[int, int, int]]]:
-    """The tracklets under bbox_train or bbox_test, and (person, camera, tracklet) of each."""
+    """Return the tracklets in bbox_train or bbox_test, and (person, camera, tracklet) of each."""
     box = folder / f"bbox_{side}"
     if not box.is_dir():
         raise DataError(f"{box}: no such folder")
-    found: dict[tuple[int, int, int], list[str]] = {}
+    by_key: dict[tuple[int, int, int], list[str]] = {}
     for path in sorted(box.glob("[!.]*/[!.]*"), key=lambda path: (path.parent.name, len(path.name), path.name)):
         key = parse_name(path.name, str(path))
         if path.parent.name != path.name[:4]:
-            raise DataError(f"{path}: a frame of person {path.name[:4]} in the folder of {path.parent.name}")
-        found.setdefault(key, []).append(f"bbox_{side}/{path.parent.name}/{path.name}")
-    if not found:
+            raise DataError(f"{path}: a frame of person {path.name[:4]} is in the folder of {path.parent.name}")
+        by_key.setdefault(key, []).append(f"bbox_{side}/{path.parent.name}/{path.name}")
+    if not by_key:
         raise DataError(f"{box}: no frames")
-    keys = sorted(found)
-    stop = np.cumsum([len(found[key]) for key in keys], dtype=np.int64)
+    keys = sorted(by_key)
+    stop = np.cumsum([len(by_key[key]) for key in keys], dtype=np.int64)
     start = np.concatenate([[0], stop[:-1]]).astype(np.int64)
     persons, cameras, _ = np.array(keys, dtype=np.int64).T
-    frames = Files(folder, tuple(name for key in keys for name in found[key]))
+    frames = Files(folder, tuple(name for key in keys for name in by_key[key]))
     return _with_names(Tracklets(frames, start, stop, persons, cameras)), keys
 
 
-def _with_names(found: Tracklets) -> Tracklets:
-    """People by the names of their folders, and tracklets by that of their frames without the frame."""
-    people = tuple("00-1" if person == JUNK else f"{person:04d}" for person in found.persons.tolist())
-    if found.frames is None:
-        return replace(found, people=people)
-    first = (found.frames.names[row] for row in found.start.tolist())
-    return replace(found, people=people, names=tuple(name.rpartition("/")[2].partition("F")[0] for name in first))
+def _with_names(tracklets: Tracklets) -> Tracklets:
+    """Name persons after their folders, and tracklets after their frames."""
+    people = tuple("00-1" if person == JUNK else f"{person:04d}" for person in tracklets.persons.tolist())
+    if tracklets.frames is None:
+        return replace(tracklets, people=people)
+    first = (tracklets.frames.names[row] for row in tracklets.start.tolist())
+    return replace(tracklets, people=people, names=tuple(name.rpartition("/")[2].partition("F")[0] for name in first))
 
 
 def _listed_queries(path: Path, keys: list[tuple[int, int, int]]) -> Labels:
-    """The rows of the tracklets that a JSON list of {"img_paths": [...]} names."""
+    """Return the rows of the tracklets in a JSON list of {"img_paths": [...]}."""
     rows = {key: row for row, key in enumerate(keys)}
     try:
         names = [str(entry["img_paths"][0]) for entry in json.loads(read_text(path))]
@@ -240,7 +237,7 @@ def _listed_queries(path: Path, keys: list[tuple[int, int, int]]) -> Labels:
     for entry, name in enumerate(names):
         key = parse_name(name.rpartition("/")[2], f"{path}: entry {entry}")
         if key not in rows:
-            raise DataError(f"{path}: entry {entry}: no frames of the tracklet of {name}")
+            raise DataError(f"{path}: entry {entry}: no tracklet with the frame {name}")
         queries.append(rows[key])
     return np.array(queries, dtype=np.int64)
 
@@ -256,14 +253,14 @@ def _named_frames(folder: Path, side: Side, path: Path, table: Labels) -> Files:
         if (person, camera) != (table[row, 2], table[row, 3]):
             raise DataError(
                 f"{path}: line {line}: {name} is person {person}, camera {camera}; "
-                f"tracklet {row + 1} says person {table[row, 2]}, camera {table[row, 3]}"
+                f"tracklet {row + 1} is of person {table[row, 2]}, camera {table[row, 3]}"
             )
         frames.append(f"bbox_{side}/{name[:4]}/{name}")
     return Files(folder, tuple(frames))
 
 
 def parse_name(name: str, place: str) -> tuple[int, int, int]:
-    """Person, camera and tracklet of a frame's file name.
+    """Return person, camera and tracklet of a frame's file name.
 
     >>> parse_name("0065C1T0002F0016.jpg", "train_name.txt: line 1")
     (65, 1, 2)

@@ -1,4 +1,4 @@
-"""Any `.npz` of inputs and labels, read without pickle and with every array's size checked against its file."""
+"""Load an `.npz` of inputs and labels, without pickle and with every array's size checked against its file."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ KEYS = (
     ("data", "labels", "test_data", "test_labels"),
     ("data", "target", "test_data", "test_target"),
 )
-"""Names of (inputs, labels, test inputs, test labels), tried in this order; the test pair may be missing, or have
-`val`, `valid` or `validation` in the place of `test`, of which the first is read."""
+"""Names of (inputs, labels, test inputs, test labels), tried in this order; the test pair may be missing, or
+have `val`, `valid` or `validation` in place of `test`."""
 
 NAME_KEYS = ("class_names", "label_names", "target_names")
 
@@ -43,18 +43,18 @@ MAX_BYTES = 2**32
 
 
 def load(path: str | os.PathLike[str], seed: int = 0, max_bytes: int = MAX_BYTES) -> Dataset:
-    """The data set in an `.npz` file; without a test pair a seeded fifth becomes the noisy hold-out.
+    """Load the data set in an `.npz` file; without a test pair a seeded fifth becomes the noisy hold-out.
 
     Inputs are images, uint8 as (N, H, W), (N, H, W, C) or, with C = 1 or 3, (N, C, H, W), or features, (N, F) of
-    any real type, which become float32 as they are. Labels are integers 0 to C-1, as (N,) or (N, 1); every
+    any real type, converted to float32. Labels are integers 0 to C-1, as (N,) or (N, 1); every
     class needs a training example unless the names are given by an array of strings `class_names`,
     `label_names` or `target_names`. An array of integers `class_groups`, one for each class, groups the classes
     (superclasses).
 
     Args:
-        path: the file. Names of its arrays: see `KEYS`.
-        seed: of the split where there is no test pair.
-        max_bytes: refuse a file whose arrays claim more in all.
+        path: the file; see `KEYS` for the names of its arrays.
+        seed: the seed of the split without a test pair.
+        max_bytes: the largest total size of the arrays.
     """
     path = Path(path)
     arrays = read(path, max_bytes)
@@ -75,7 +75,7 @@ def load(path: str | os.PathLike[str], seed: int = 0, max_bytes: int = MAX_BYTES
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
-    """All arrays of an `.npz` file by name; arrays of objects, which hold pickles, are refused."""
+    """Return all arrays of an `.npz` file by name; raise DataError for arrays of objects, which hold pickles."""
     try:
         with zipfile.ZipFile(path) as pack:
             members = pack.infolist()
@@ -93,7 +93,7 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
         raise
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
-    except Exception as error:  # zipfile, zlib and numpy have a dozen ways to say that a file is broken
+    except Exception as error:  # zipfile, zlib and numpy raise many types
         raise DataError(f"{path}: not a readable .npz: {str(error) or type(error).__name__}") from error
 
 
@@ -102,17 +102,17 @@ def _read_array(path: Path, name: str, pack: zipfile.ZipFile, member: zipfile.Zi
         version = np.lib.format.read_magic(file)
         if version == (1, 0):
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        elif version in ((2, 0), (3, 0)):  # they differ in field names only, which plain arrays have not
+        elif version in ((2, 0), (3, 0)):  # they differ only in field names, which plain arrays lack
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
         else:
             raise DataError(f"{path}: array {name!r} is in the unknown format version {version}")
         if dtype.hasobject:
             raise DataError(f"{path}: array {name!r} holds Python objects; only plain arrays are read")
         expected = math.prod(shape) * dtype.itemsize
-        there = member.file_size - file.tell()
-        if expected != there or min(shape, default=0) < 0:
-            raise DataError(f"{path}: array {name!r} {shape} of {dtype} needs {expected} bytes but has {there}")
-        raw = file.read(expected)  # with a size, because a member can hold more than it claims
+        actual = member.file_size - file.tell()
+        if expected != actual or min(shape, default=0) < 0:
+            raise DataError(f"{path}: array {name!r} {shape} of {dtype} needs {expected} bytes but has {actual}")
+        raw = file.read(expected)  # a member may hold more than its header says
     flat = np.frombuffer(raw, dtype) if raw else np.empty(math.prod(shape), dtype)
     return flat.reshape(shape, order="F" if fortran else "C")
 

@@ -1,4 +1,4 @@
-"""One door to all data: a name such as `"cifar10"`, or a path to a user's own file or folder."""
+"""Load a data set by name, such as `"cifar10"`, or by the path of a file or folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from reweigh.lab.data.dataset import Dataset
 from reweigh.lab.data.source.images import Files
 
 VARIABLE = "REWEIGH_DATA"
-"""The environment variable that names the data folder."""
+"""The environment variable with the path of the data folder."""
 
 TABLES = (".csv", ".tsv", ".parquet")
 
 FILES = ("mars", "tracklets", "clothing1m")
-"""The named data sets that lie in image files."""
+"""The named data sets of image files."""
 
 
 def load(
@@ -34,22 +34,22 @@ def load(
     test: str | os.PathLike[str] | None = None,
     size: tuple[int, int] | None = None,
 ) -> Dataset:
-    """The data set that `spec` names.
+    """Load a data set by name or path.
 
-    A name of `NAMES` is looked for below the data folder; one of `FILES` may bring its own, as in `tracklets:videos`.
+    A name of `NAMES` is read from the data folder; one of `FILES` may include its own folder, as in `tracklets:videos`.
     Anything else is a path: an `.npz` file, a `.csv`, `.tsv` or `.parquet` table, or a folder of images by class (write
     `./cifar10` for a folder of that name).
 
     Args:
         spec: the name or the path.
-        root: the data folder for names, by default what the environment variable REWEIGH_DATA says; for a relative
-            path the folder it begins in, by default the working directory.
-        seed: of the split of a user's data without a test part.
-        label: of a table, the label column (`"label"`).
-        text: of a table, the text column.
-        features: of a table, the feature columns.
-        test: of a table, the file with the test rows.
-        size: of a folder or a data set of `FILES`, resize all images to (height, width) and keep them in memory.
+        root: for names, the data folder, by default the environment variable REWEIGH_DATA; for relative paths, the
+            folder they start from, by default the working directory.
+        seed: the seed of the split of data without a test part.
+        label: for a table, the label column (`"label"`).
+        text: for a table, the text column.
+        features: for a table, the feature columns.
+        test: for a table, the file with the test rows.
+        size: for a folder or a data set of `FILES`, resize all images to (height, width) and keep them in memory.
     """
     table_options: dict[str, object] = {"label": label, "text": text, "features": features, "test": test}
     spec, root = with_root(spec, root)
@@ -76,7 +76,7 @@ def load(
 
         return table.load(path, label or "label", text, features, test, seed)
     if path.exists() or suffix or path.parent != Path():
-        state = "is neither a folder nor one of" if path.exists() else "no such folder, nor one of"
+        state = "expected a folder or one of" if path.exists() else "no such folder; expected one or a file of"
         raise DataError(f"{path}: {state} .npz, {', '.join(TABLES)}")
     close = difflib.get_close_matches(spec, NAMES, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
@@ -92,7 +92,7 @@ def _refuse_options(spec: str, options: dict[str, object]) -> None:
 
 
 def with_root(spec: str, root: str | os.PathLike[str] | None = None) -> tuple[str, str | os.PathLike[str] | None]:
-    """A name and its own folder, where the spec has both.
+    """Split a spec with its own folder into name and folder.
 
     >>> with_root("tracklets:my/videos"), with_root("mars", "data"), with_root("a:b")
     (('tracklets', 'my/videos'), ('mars', 'data'), ('a:b', None))
@@ -101,30 +101,30 @@ def with_root(spec: str, root: str | os.PathLike[str] | None = None) -> tuple[st
     if name not in FILES or not own:
         return spec, root
     if root is not None:
-        raise ValueError(f"root is {root}, but {spec} names a folder itself")
+        raise ValueError(f"root is {root}, but {spec} includes a folder; pass one of them")
     return name, own
 
 
 def path_of(spec: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
-    """Where a user's own file or folder lies: a relative path begins in `root`."""
+    """Return the path of a user's file or folder; a relative one starts from `root`."""
     return Path(root or "", spec)
 
 
 def decoded(data: Dataset, size: tuple[int, int]) -> Dataset:
-    """A data set of files with all images in memory, resized to (height, width)."""
+    """Return a data set of files with all images in memory, resized to (height, width)."""
     train, test = (replace(part, inputs=cast(Files, part.inputs).array(size)) for part in (data.train, data.test))
     return replace(data, train=train, test=test)
 
 
 def folder_of(spec: str, root: str | os.PathLike[str] | None) -> Path:
-    """The folder below which a named data set is looked for."""
+    """Return the folder from which a named data set is read."""
     if root is not None:
         return Path(root)
     if os.environ.get(VARIABLE):
         return Path(os.environ[VARIABLE])
     if spec == "digits":
         return Path()
-    raise DataError(f"{spec}: no data folder: set the environment variable {VARIABLE}, or give root")
+    raise DataError(f"{spec}: no data folder; set the environment variable {VARIABLE}, or pass root")
 
 
 def _digits(_root: Path) -> Dataset:
@@ -134,7 +134,7 @@ def _digits(_root: Path) -> Dataset:
 
 
 def _tin100(root: Path) -> Dataset:
-    """100 classes of Tiny-ImageNet at 32 x 32; five consecutive classes are a group, so that there are 20."""
+    """Load 100 classes of Tiny-ImageNet at 32 x 32, in 20 groups of five consecutive classes."""
     from reweigh.lab.data import npz
 
     data = npz.load(root / "tin100.npz")
@@ -151,7 +151,7 @@ def _cifar(name: str) -> Callable[[Path], Dataset]:
 
 
 def _module(name: str) -> Callable[[Path], Dataset]:
-    """`load(root)` of the module `reweigh.lab.data.<name>`, imported when it is called."""
+    """Return `load(root)` of the module `reweigh.lab.data.<name>`, imported on first call."""
     return lambda root: cast(Dataset, import_module(f"reweigh.lab.data.{name}").load(root))
 
 

@@ -1,10 +1,13 @@
-"""A CSV or Parquet table with a label column and either numeric features or one column of text."""
+"""Load a CSV or Parquet table with a label column and either numeric features or one column of text."""
 
 from __future__ import annotations
 
 import os
+import re
 import warnings
+from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,6 @@ from numpy.typing import NDArray
 
 from reweigh.errors import DataError, DataWarning
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, TEST, Column, Dataset, Labels, Part
-from reweigh.lab.data.doubtful import doubts
 from reweigh.lab.data.source.columns import Table, read, require_columns
 from reweigh.lab.data.split import Indices, noisy_holdout
 
@@ -27,39 +29,37 @@ def load(
     test: str | os.PathLike[str] | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """The rows of `path` as a data set of standardised features or of texts.
+    """Load the rows of `path` as a data set of standardised features or of texts.
 
     A feature x becomes (x - mean) / std with the mean and standard deviation of the training part; a column that
-    is constant there becomes its distance from that constant. Missing values, and features that are not finite
-    numbers, are refused with their lines. The distinct labels, sorted (as numbers where all are integers), are
-    the class names; a `DataWarning` tells of those that are probably not meant as classes (`doubtful`).
+    is constant there becomes the difference from that constant. Missing values and features that are not finite numbers
+    raise DataError with their lines. The distinct labels, sorted (as numbers if all are integers), are the class names;
+    those that are probably not meant as classes cause a `DataWarning` (`label_doubts`).
 
     Args:
         path: `.csv`, `.tsv` or `.parquet`; see `reweigh.lab.data.source.columns.read`.
-        label: the column of labels.
-        text: the column of texts; all other columns are then ignored.
-        features: the columns of features; by default all but the label.
+        label: the label column.
+        text: the text column; all other columns are then ignored.
+        features: the feature columns; by default all except the label.
         test: a second file with the same columns; without it a seeded fifth becomes the noisy hold-out.
-        seed: of that split.
+        seed: the seed of that split.
     """
     if text is not None and features is not None:
-        raise ValueError("text and features exclude each other: give one of them")
+        raise ValueError("text and features are both passed; omit one of them")
     for name, chosen in (("text", [text]), ("features", features or [])):
         if label in chosen:
-            raise ValueError(f"{name} names the column of labels, {label!r}: a net would read what it is to predict")
+            raise ValueError(f"{name} includes the label column {label!r}, which the net is to predict; remove it")
     if test is not None and Path(path).exists() and Path(test).exists() and Path(test).samefile(path):
-        raise DataError(
-            f"{test}: is the training table itself; give other rows to test by, or none: a fifth is held out"
-        )
+        raise DataError(f"{test}: is the training table itself; pass other test rows, or none to hold out a fifth")
     tables = [read(Path(file)) for file in (path, test) if file is not None]
     first = tables[0]
     columns = [text] if text is not None else features or [name for name in first.names if name != label]
     if not columns:
-        raise DataError(f"{first.path}: no column besides the label {label!r}")
+        raise DataError(f"{first.path}: no column except the label {label!r}")
     for table in tables:
         require_columns(table, label, *columns)
     class_names = _class_names(first, label)
-    for doubt in doubts([value.strip() for value in first.strings(label)]):
+    for doubt in label_doubts([value.strip() for value in first.strings(label)]):
         warnings.warn(f"{first.path}: column {label!r} has {doubt}", DataWarning, stacklevel=2)
     parts = [_labels(table, label, class_names) for table in tables]
     labels = np.concatenate(parts)
@@ -70,18 +70,20 @@ def load(
         kept, held = np.split(np.arange(len(labels)), [len(parts[0])])
     holdout = NOISY_HOLDOUT if test is None else TEST
     scaled = None if isinstance(raw, tuple) else _scales(first.path, columns, raw, kept)
-    whole = Part(raw if isinstance(raw, tuple) else standardise(raw, scaled or ()), labels)
-    return Dataset(first.path.stem, whole.take(kept), whole.take(held), class_names, holdout=holdout, columns=scaled)
+    examples = Part(raw if isinstance(raw, tuple) else standardise(raw, scaled or ()), labels)
+    return Dataset(
+        first.path.stem, examples.take(kept), examples.take(held), class_names, holdout=holdout, columns=scaled
+    )
 
 
 def standardise(values: Numbers, columns: Sequence[Column]) -> NDArray[np.float32]:
-    """Rows of numbers as inputs, in float64 until the end.
+    """Standardise rows of numbers in float64, and return them in float32.
 
     >>> standardise(np.array([[1700000001.0]]), [Column("time", 1.7e9, 2.0)])
     array([[0.5]], dtype=float32)
     """
     mean, std = np.array([c.mean for c in columns]), np.array([c.std for c in columns])
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, which `Part` refuses with its place
+    with np.errstate(over="ignore"):  # too large values become infinite, for which `Part` raises DataError
         scaled: NDArray[np.float32] = ((values - mean) / std).astype(np.float32)
     return scaled
 
@@ -89,7 +91,7 @@ def standardise(values: Numbers, columns: Sequence[Column]) -> NDArray[np.float3
 def _class_names(table: Table, label: str) -> tuple[str, ...]:
     names = {value.strip() for value in table.strings(label)}
     if len(names) < 2:
-        raise DataError(f"{table.path}: column {label!r} holds only {names}: two classes or more are needed")
+        raise DataError(f"{table.path}: column {label!r} holds only {names}; expected two classes or more")
     if all(name.removeprefix("-").isdecimal() and len(name) < 20 for name in names):
         return tuple(sorted(names, key=lambda name: (int(name), name)))
     return tuple(sorted(names))
@@ -109,7 +111,7 @@ def _texts(tables: Sequence[Table], column: str) -> tuple[str, ...]:
 
 
 def _matrix(tables: Sequence[Table], columns: Sequence[str]) -> Numbers:
-    """The columns' numbers, row by row, one table below the other."""
+    """Return the numbers of the columns, with the rows of all tables."""
     return np.concatenate([np.column_stack([_numbers(table, name) for name in columns]) for table in tables])
 
 
@@ -117,19 +119,57 @@ def _numbers(table: Table, name: str) -> Numbers:
     try:
         return table.numbers(name)
     except DataError as error:
-        hint = "a column of texts is chosen as such (text, --text-column); categories must be written as numbers"
+        hint = "choose a column of texts by text (--text-column), and write categories as numbers"
         raise DataError(f"{error}; {hint}") from None
 
 
 def _scales(path: Path, columns: Sequence[str], values: Numbers, kept: Indices) -> tuple[Column, ...]:
-    """Mean and deviation over the rows `kept`; a column that is constant there has deviation 1."""
+    """Return mean and standard deviation over the rows `kept`; the deviation of a constant column is 1."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         mean, std = values[kept].mean(axis=0), values[kept].std(axis=0)
-        constant = values[kept].min(axis=0) == values[kept].max(axis=0)  # where rounding may leave std > 0
+        constant = values[kept].min(axis=0) == values[kept].max(axis=0)  # rounding may leave std > 0
         std = np.where(constant, 1.0, std)
         good = np.isfinite(((values - mean) / std).astype(np.float32)).all(axis=0) & np.isfinite(std)
     for name, fits, spread in zip(columns, good, std, strict=True):
         if not fits:
-            how = "too close to each other" if spread == 0 else "too large"
+            how = "too close together" if spread == 0 else "too large"
             raise DataError(f"{path}: column {name!r} has values {how} to standardise")
     return tuple(Column(*column) for column in zip(columns, mean.tolist(), std.tolist(), strict=True))
+
+
+MISSING = frozenset(("na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "null", "none", "?"))
+"""Spellings of a missing value in tables, in lower case."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_MAX_SHOWN = 5
+
+
+def label_doubts(labels: Sequence[str]) -> list[str]:
+    """Return a sentence for every suspicious label: spellings of a missing value, and one number spelt in two ways.
+
+    >>> for doubt in label_doubts(["1", "1", "1.0", "2", "NA"]):
+    ...     print(doubt)
+    'NA' in 1 row, a common spelling of a missing value: kept as a class; remove these rows if they have no label
+    '1' in 2 rows, '1.0' in 1 row, the same number: kept as different classes; spell it in one way if they are one class
+    """
+    counts = Counter(labels)
+    doubts = []
+    if missing := [label for label in counts if label.lower() in MISSING]:
+        doubts.append(
+            f"{_counted(missing, counts)}, a common spelling of a missing value: kept as a class; remove these rows if "
+            "they have no label"
+        )
+    numbers: dict[Decimal, list[str]] = {}
+    for label in counts:
+        if _NUMBER.fullmatch(label):
+            numbers.setdefault(Decimal(label), []).append(label)
+    for same in [same for same in numbers.values() if len(same) > 1][:_MAX_SHOWN]:
+        doubts.append(
+            f"{_counted(same, counts)}, the same number: kept as different classes; spell it in one way if they are "
+            "one class"
+        )
+    return doubts
+
+
+def _counted(labels: Sequence[str], counts: Counter[str]) -> str:
+    return ", ".join(f"{label!r} in {counts[label]:,} row{'s' if counts[label] > 1 else ''}" for label in labels)

@@ -1,19 +1,21 @@
-"""Document vectors of texts by PV-DBOW (Le & Mikolov 2014), through gensim's Doc2Vec (extra `text`).
+"""Vectors of texts: PV-DBOW (Le & Mikolov 2014) by gensim's Doc2Vec (extra `text`), or hashed words.
 
 The settings are those of the IMDB experiments (word2vec.c `-cbow 0 -size 100 -window 10 -negative 5 -hs 1 -sample
-1e-3 -iter 20 -min-count 1 -sentence-vectors 1`): words by skip-gram and documents by DBOW together, negative
-sampling and hierarchical softmax together, over train, test and unlabelled texts alike (transductive). Apart from
-that program gensim keeps document tags out of the vocabulary, and cuts texts at 10,000 words instead of 1,000.
+1e-3 -iter 20 -min-count 1 -sentence-vectors 1`): skip-gram for words and DBOW for documents, negative sampling and
+hierarchical softmax, over train, test and unlabelled texts (transductive). Unlike that program, gensim keeps document
+tags out of the vocabulary, and truncates texts at 10,000 words instead of 1,000.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides the vectors, under gensim's names; the defaults are the published ones."""
+    """The settings of Doc2Vec, with gensim's names; the defaults are the published ones."""
 
     vector_size: int = 100
     window: int = 10
@@ -56,10 +58,10 @@ def load(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
-    """IMDB's labelled reviews as vectors, learnt together with the unlabelled ones.
+    """Load IMDB's labelled reviews as vectors, learnt together with the unlabelled ones.
 
-    By default they are kept in imdb-vectors/ beside aclImdb/; the other arguments are those of `embed`. The
-    100,000 reviews hold 27 million words: about four core-hours, of which a break costs at most one pass.
+    By default they are cached in imdb-vectors/ next to aclImdb/; the other arguments are those of `embed`. The 100,000
+    reviews have 27 million words and take about four core-hours; an interruption costs at most one epoch.
     """
     folder = imdb.find_root(root)
     return embed(
@@ -83,14 +85,13 @@ def embed(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
-    """A text data set as features, one float32 vector per text.
+    """Return a text data set as features, one float32 vector per text.
 
     Args:
         dataset: texts with labels.
         unlabelled: further texts to learn from.
-        cache: a folder; vectors learnt before from the same texts with the same settings are taken from there, and
-            those that a break left half learnt are learnt on.
-        settings: of the algorithm.
+        cache: a folder for vectors; those of the same texts and settings are reused, and unfinished ones resumed.
+        settings: the settings of Doc2Vec.
         deterministic: see `document_vectors`.
         workers: see `document_vectors`.
         progress: called after every epoch with (epochs done, epochs).
@@ -104,18 +105,18 @@ def embed(
     vectors = None if file is None else _cached(file, (len(train) + len(test), settings.vector_size))
     if vectors is None:
         if file is not None:
-            _check_writable(file.parent)  # now, not after hours of learning
-        half = None if file is None else file.with_name(f"half-{file.name}")
+            _check_writable(file.parent)  # before hours of training
+        partial = None if file is None else file.with_name(f"half-{file.name}")
         everything = document_vectors(
-            texts, settings, deterministic=deterministic, workers=workers, progress=progress, keep=half
+            texts, settings, deterministic=deterministic, workers=workers, progress=progress, keep=partial
         )
         vectors = everything[: len(train) + len(test)]
-        if file is not None and half is not None:
-            kept = _cached(file, vectors.shape)  # by another process meanwhile: runs go on only with the same vectors
+        if file is not None and partial is not None:
+            kept = _cached(file, vectors.shape)  # another process may have written them; resuming needs the same ones
             if kept is None:
                 write_sealed(file, {"settings": asdict(settings), "deterministic": deterministic}, vectors=vectors)
             vectors = vectors if kept is None else kept
-            half.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
     return Dataset(
         name=f"{dataset.name}-vectors",
         train=Part(vectors[: len(train)], dataset.train.labels),
@@ -135,19 +136,19 @@ def document_vectors(
     progress: Progress | None = None,
     keep: Path | None = None,
 ) -> Vectors:
-    """One vector per text, learnt on all of them, in an order shuffled by the seed.
+    """Return one vector per text, learnt on all of them, in an order shuffled by the seed.
 
     Args:
-        texts: split into words by `imdb.normalise` and blanks.
-        settings: of the algorithm.
-        deterministic: one worker, and the same bytes on the same machine whatever PYTHONHASHSEED; otherwise
+        texts: split into words by `imdb.normalise` and spaces.
+        settings: the settings of Doc2Vec.
+        deterministic: use one worker, and give the same bytes on the same machine for any PYTHONHASHSEED; otherwise
             threads race, and vectors differ from run to run.
-        workers: threads; all cores by default.
+        workers: the number of threads; all cores by default.
         progress: called after every epoch with (epochs done, epochs).
-        keep: a file of everything learnt, written after every epoch and gone on from.
+        keep: a checkpoint file, written after every epoch and resumed from.
     """
     if deterministic and workers not in (None, 1):
-        raise ValueError(f"workers is {workers}; the deterministic mode has one")
+        raise ValueError(f"workers is {workers}; the deterministic mode uses one")
     if workers is not None and workers < 1:
         raise ValueError(f"workers is {workers}; expected 1 or more")
     if not texts:
@@ -182,8 +183,8 @@ def document_vectors(
     return vectors
 
 
-def _learnt(model: Any) -> dict[str, NDArray[Any]]:
-    """All that training changes, apart from the random state."""
+def _weights(model: Any) -> dict[str, NDArray[Any]]:
+    """Return the arrays that training changes, apart from the random state."""
     held = {"words": model.wv.vectors, "documents": model.dv.vectors}
     return held | {name: getattr(model, name) for name in ("syn1", "syn1neg") if hasattr(model, name)}
 
@@ -191,19 +192,19 @@ def _learnt(model: Any) -> dict[str, NDArray[Any]]:
 def _save(model: Any, file: Path, epochs: int) -> None:
     _, keys, place, has_gauss, gauss = model.random.get_state()
     meta = {"epochs": epochs, "random": [int(place), int(has_gauss), float(gauss)]}
-    write_sealed(file, meta, random=keys, **_learnt(model))
+    write_sealed(file, meta, random=keys, **_weights(model))
 
 
 def _restore(model: Any, file: Path) -> int:
-    """Put back what `_save` kept; the epochs it had, 0 where there is nothing that fits."""
+    """Restore what `_save` wrote, and return its epochs; 0 if there is no file that fits."""
     try:
         meta, arrays = read_sealed(file)
     except DataError:  # not there, or broken
         return 0
-    learnt = _learnt(model)
-    if any(name not in arrays or arrays[name].shape != array.shape for name, array in learnt.items()):
+    weights = _weights(model)
+    if any(name not in arrays or arrays[name].shape != array.shape for name, array in weights.items()):
         return 0
-    for name, array in learnt.items():
+    for name, array in weights.items():
         array[...] = arrays[name]
     model.random.set_state(("MT19937", arrays["random"], *meta["random"]))
     return int(meta["epochs"])
@@ -211,7 +212,7 @@ def _restore(model: Any, file: Path) -> int:
 
 @dataclass(frozen=True)
 class _Corpus:
-    """Shuffled texts as gensim wants them, split anew in every pass: 25 million words are not kept."""
+    """Shuffled texts for gensim, split again in every epoch to save memory."""
 
     texts: Sequence[str]
     seed: int
@@ -227,11 +228,11 @@ def _stable_hash(word: str) -> int:
 
 
 def _key(texts: Sequence[str], settings: Settings, deterministic: bool) -> str:
-    whole = hashlib.sha256(f"{settings} {deterministic}\n".encode())
+    digest = hashlib.sha256(f"{settings} {deterministic}\n".encode())
     for text in texts:
         raw = text.encode("utf-8", "surrogatepass")
-        whole.update(f"{len(raw)}:".encode() + raw)
-    return whole.hexdigest()[:32]
+        digest.update(f"{len(raw)}:".encode() + raw)
+    return digest.hexdigest()[:32]
 
 
 def _check_writable(folder: Path) -> None:
@@ -240,11 +241,11 @@ def _check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise DataError(f"{folder}: vectors cannot be kept there: {error.strerror or error}") from error
+        raise DataError(f"{folder}: cannot write vectors: {error.strerror or error}") from error
 
 
 def _cached(file: Path, shape: tuple[int, int]) -> Vectors | None:
-    """What was learnt before; a file that is broken counts as absent and will be replaced."""
+    """Return cached vectors; None if the file is missing or damaged."""
     if not file.is_file():
         return None
     try:
@@ -254,3 +255,29 @@ def _cached(file: Path, shape: tuple[int, int]) -> Vectors | None:
     if vectors is None or vectors.shape != shape or vectors.dtype != np.float32:
         return None
     return vectors
+
+
+WIDTH = 2048
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+
+
+def hash_texts(texts: Sequence[str], width: int = WIDTH) -> NDArray[np.float32]:
+    """Return (N, width) float32: 1 + log(count) of every hashed word and pair of words, each row of length 1.
+
+    Needs no vocabulary, so that a saved model can read new texts. The hash is CRC-32, the same on every machine; a text
+    without words is a row of zeros.
+
+    >>> a, b = hash_texts(["A good film.", "a GOOD film"])
+    >>> bool((a == b).all()), round(float((a**2).sum()), 6)
+    (True, 1.0)
+    """
+    rows = np.zeros((len(texts), width), dtype=np.float32)
+    for row, text in zip(rows, texts, strict=True):
+        words = [word.lower() for word in _WORD.findall(text)]
+        terms = [*words, *(f"{a} {b}" for a, b in pairwise(words))]
+        cells = np.array([zlib.crc32(term.encode()) % width for term in terms], dtype=np.int64)
+        counts = np.bincount(cells, minlength=width)
+        present = counts > 0
+        row[present] = 1 + np.log(counts[present])
+        row /= np.linalg.norm(row) or 1.0
+    return rows

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from reweigh.errors import DataError
 from reweigh.lab.record import read_header, read_result
 from reweigh.lab.record.files import make_folder, read_json, replace_file, write_json
-from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text
+from reweigh.lab.record.schema import check_schema, list_of, nullable, number, object_of, string
 from reweigh.lab.run.material import check_same_data, gather
 from reweigh.lab.spec import Run, parse
 from reweigh.lab.spec.expression import LONGEST_STRING, Value, canonical
@@ -35,21 +35,21 @@ from reweigh.noise.files import DIGITS, array_bytes, file_hash
 FORMAT = 1
 FILE = "procedure.json"
 
-_SCORES = mapping({"final": maybe(number)})
-_JOURNAL = mapping(
+_SCORES = object_of({"final": nullable(number)})
+_JOURNAL = object_of(
     {
-        "procedure": text,
-        "run": mapping(),
-        "settings": mapping(),
-        "runs": listed(mapping({"role": text, "folder": text})),
-        "result": maybe(mapping()),
+        "procedure": string,
+        "run": object_of(),
+        "settings": object_of(),
+        "runs": list_of(object_of({"role": string, "folder": string})),
+        "result": nullable(object_of()),
     },
-    {"made": mapping(rest=text)},
+    {"made": object_of(rest=string)},
 )
 _RESULTS = {  # only the fields that are read anywhere
-    "correction": mapping({"before": _SCORES, "after": _SCORES}),
-    "forgetting": mapping({"dropout": number}),
-    "label-correction": mapping({"retrained": _SCORES}),
+    "correction": object_of({"before": _SCORES, "after": _SCORES}),
+    "forgetting": object_of({"dropout": number}),
+    "label-correction": object_of({"retrained": _SCORES}),
 }
 
 RunOne: TypeAlias = Callable[[Run, Path], Path]
@@ -178,9 +178,9 @@ def read_journal(folder: Path) -> ProcedureRecord:
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
-    check_shape(path, content, _JOURNAL)
+    check_schema(path, content, _JOURNAL)
     if content["procedure"] in _RESULTS:
-        check_shape(path, content, mapping({"result": maybe(_RESULTS[content["procedure"]])}))
+        check_schema(path, content, object_of({"result": nullable(_RESULTS[content["procedure"]])}))
     try:
         run = Run.from_mapping(content["run"])
         _canonical(content["settings"])  # raises if a setting is invalid

@@ -1,21 +1,21 @@
-"""A run's record: header, rows, result; and many of them as one file."""
+"""The record of a run: header, rows and result; archives of many runs."""
 
 from reweigh.lab.record.archive import Unpacked, pack, unpack
-from reweigh.lab.record.caveat import caveat
 from reweigh.lab.record.files import RecordError
 from reweigh.lab.record.header import Header, environment, read_header
 from reweigh.lab.record.record import (
     Record,
     Summary,
+    caveat,
     list_runs,
     read_margins,
     read_p,
     read_result,
     read_rows,
-    read_whole,
+    read_run,
     summarise,
 )
-from reweigh.lab.record.rows import History, Margins
+from reweigh.lab.record.rows import History, Margins, current_names
 
 __all__ = [
     "Header",
@@ -26,6 +26,7 @@ __all__ = [
     "Summary",
     "Unpacked",
     "caveat",
+    "current_names",
     "environment",
     "list_runs",
     "pack",
@@ -34,7 +35,7 @@ __all__ = [
     "read_p",
     "read_result",
     "read_rows",
-    "read_whole",
+    "read_run",
     "summarise",
     "unpack",
 ]

@@ -1,4 +1,4 @@
-"""Many runs as one .tar.gz or .zip file, and back; nothing but the known files of a run goes in or comes out."""
+"""Pack run folders into one .tar.gz or .zip file, and unpack them; only the known files of a run are handled."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ FILES = (
     "retrieval.json",
     "result.json",
 )
-LARGEST = 2**36  # bytes that may come out of one archive
-MOST = 100_000  # files
+MAX_BYTES = 2**36  # unpacked
+MAX_FILES = 100_000
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_BROKEN = (  # what the two modules raise on damaged bytes, between them
+_ARCHIVE_ERRORS = (  # raised by tarfile and zipfile on damaged bytes
     tarfile.TarError,
     zipfile.BadZipFile,
     gzip.BadGzipFile,
@@ -51,24 +51,24 @@ _BROKEN = (  # what the two modules raise on damaged bytes, between them
 
 
 class Unpacked(NamedTuple):
-    """What came out of an archive, and what was there already and stayed as it was."""
+    """The names of the runs that were unpacked, and of those that already existed."""
 
     added: list[str]
     skipped: list[str]
 
 
 def pack(folders: Sequence[Path], archive: Path, *, checkpoints: bool = False) -> list[str]:
-    """Write run folders into one archive; the suffix decides: .tar.gz, .tgz or .zip. Returns their names.
+    """Write run folders into an archive (.tar.gz, .tgz or .zip) and return their names.
 
-    Equal runs give equal bytes. A run that another process is writing is refused. Checkpoints are large and needed
-    only to go on elsewhere with a run that is not done.
+    Equal runs give equal bytes. A run that another process is writing is refused. Checkpoints are large, and only
+    needed to resume an unfinished run elsewhere.
     """
     kind = _kind(archive)
     chosen = [name for name in FILES if checkpoints or not name.endswith(".pt")]
     names = sorted(folder.name for folder in folders)
     for name in names:
         if not _FOLDER.fullmatch(name) or names.count(name) > 1:
-            raise ValueError(f"a run folder's name must be plain and occur once in an archive, not {name!r}")
+            raise ValueError(f"the folder name {name!r} is not usable in an archive, or occurs twice")
     with ExitStack() as locks:
         for folder in folders:
             summary = summarise(folder)
@@ -87,38 +87,38 @@ def pack(folders: Sequence[Path], archive: Path, *, checkpoints: bool = False) -
     return names
 
 
-def unpack(archive: Path, root: Path, *, largest: int = LARGEST) -> Unpacked:
-    """Bring the runs of an archive into `root`; a run that is there already stays as it is.
+def unpack(archive: Path, root: Path, *, max_bytes: int = MAX_BYTES) -> Unpacked:
+    """Unpack the runs of an archive into `root`, except those that already exist there.
 
-    Every name, type and size is checked before the first byte is written, and a run appears whole or not at all.
+    Every name, type and size is checked before anything is written. A run appears completely or not at all.
     """
     if not archive.is_file():
-        raise DataError(f"{archive}: there is no such file")
+        raise DataError(f"{archive}: no such file")
     try:
-        _check_bytes(archive, largest)
-        with _open(archive) as found:
-            members = list(_checked(archive, found, largest))
+        _check_stream(archive, max_bytes)
+        with _open(archive) as entries:
+            members = list(_checked(archive, entries, max_bytes))
             make_folder(root)
-            with tempfile.TemporaryDirectory(dir=root, prefix=".unpack-") as beside:
+            with tempfile.TemporaryDirectory(dir=root, prefix=".unpack-") as temporary:
                 for member in members:
                     if not (root / member.folder).exists():
-                        _copy(archive, member, Path(beside) / member.name)
-                return _adopt(archive, Path(beside), root, sorted({member.folder for member in members}))
+                        _copy(archive, member, Path(temporary) / member.name)
+                return _move_in(archive, Path(temporary), root, sorted({member.folder for member in members}))
     except (DataError, RecordError):
         raise
-    except _BROKEN as error:
-        raise DataError(f"{archive}: damaged, or not the archive its name says ({error})") from error
+    except _ARCHIVE_ERRORS as error:
+        raise DataError(f"{archive}: damaged, or not the kind of archive that its suffix says ({error})") from error
     except OSError as error:
         raise RecordError(error.errno, f"cannot unpack {archive} into {root}: {error.strerror or error}") from error
 
 
-def _check_bytes(archive: Path, largest: int) -> None:
-    """Read a .tar.gz to its end: tarfile takes a cut-off archive for a short one and never looks at gzip's checksum."""
+def _check_stream(archive: Path, max_bytes: int) -> None:
+    """Read a .tar.gz to its end: tarfile takes a truncated archive for a short one and ignores gzip's checksum."""
     if _kind(archive) == "tar":
         with gzip.open(archive) as file:
             while file.read(2**20):
-                if file.tell() > 2 * largest:  # the headers of tar need room too
-                    raise DataError(f"{archive}: holds more than {largest} bytes")
+                if file.tell() > 2 * max_bytes:  # with room for the headers of tar
+                    raise DataError(f"{archive}: holds more than {max_bytes} bytes")
 
 
 class _Member(NamedTuple):
@@ -142,18 +142,18 @@ def _open(archive: Path) -> Iterator[Iterator[_Member]]:
             yield (_Member(i.name, i.isreg(), i.size, partial(tar.extractfile, i)) for i in tar)
 
 
-def _checked(archive: Path, members: Iterator[_Member], largest: int) -> Iterator[_Member]:
-    """The members one by one, each checked before the next is looked for."""
+def _checked(archive: Path, members: Iterator[_Member], max_bytes: int) -> Iterator[_Member]:
+    """Yield the members, each checked before the next is read."""
     seen: set[str] = set()
     total = 0
     for member in members:
         folder, _, name = member.name.partition("/")
         if not _FOLDER.fullmatch(folder) or name not in FILES or not member.regular or member.name in seen:
-            raise DataError(f"{archive}: {member.name[:100]!r} is not a file of a run, or is there twice")
+            raise DataError(f"{archive}: {member.name[:100]!r} is not a file of a run, or occurs twice")
         seen.add(member.name)
         total += member.size
-        if len(seen) > MOST or total > largest:
-            raise DataError(f"{archive}: holds more than {MOST} files or {largest} bytes")
+        if len(seen) > MAX_FILES or total > max_bytes:
+            raise DataError(f"{archive}: holds more than {MAX_FILES} files or {max_bytes} bytes")
         yield member
 
 
@@ -165,20 +165,20 @@ def _copy(archive: Path, member: _Member, target: Path) -> None:
     with stream, target.open("wb") as file:
         shutil.copyfileobj(stream, file)
         if file.tell() != member.size:
-            raise DataError(f"{archive}: {member.name!r} has {file.tell()} bytes, not {member.size} as announced")
+            raise DataError(f"{archive}: {member.name!r} has {file.tell()} bytes, not the {member.size} of its header")
 
 
-def _adopt(archive: Path, beside: Path, root: Path, folders: list[str]) -> Unpacked:
-    done = Unpacked([], [])
+def _move_in(archive: Path, temporary: Path, root: Path, folders: list[str]) -> Unpacked:
+    unpacked = Unpacked([], [])
     for name in folders:
-        (done.added if (beside / name).exists() else done.skipped).append(name)
-    for name in done.added:
-        if problem := summarise(beside / name).problem:
-            raise DataError(f"{archive}: {problem.removeprefix(f'{beside}{os.sep}')}")
-    for name in done.added:
-        (beside / name).rename(root / name)
+        (unpacked.added if (temporary / name).exists() else unpacked.skipped).append(name)
+    for name in unpacked.added:
+        if problem := summarise(temporary / name).problem:
+            raise DataError(f"{archive}: {problem.removeprefix(f'{temporary}{os.sep}')}")
+    for name in unpacked.added:
+        (temporary / name).rename(root / name)
     sync_folder(root)
-    return done
+    return unpacked
 
 
 def _kind(archive: Path) -> str:
@@ -186,7 +186,7 @@ def _kind(archive: Path) -> str:
         return "zip"
     if archive.name.endswith((".tar.gz", ".tgz")):
         return "tar"
-    raise ValueError(f"{archive}: an archive of runs ends in .tar.gz, .tgz or .zip")
+    raise ValueError(f"{archive}: the name of an archive must end in .tar.gz, .tgz or .zip")
 
 
 def _is_file(info: zipfile.ZipInfo) -> bool:
@@ -198,10 +198,10 @@ def _is_file(info: zipfile.ZipInfo) -> bool:
 def _write_zip(file: IO[bytes], members: Sequence[tuple[str, Path]]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in members:
-            info = zipfile.ZipInfo(name)  # dated 1980, so that equal runs give equal bytes
+            info = zipfile.ZipInfo(name)  # dated 1980: equal runs give equal bytes
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = (stat.S_IFREG | 0o644) << 16
-            info.file_size = path.stat().st_size  # tells zipfile whether it needs 64 bits
+            info.file_size = path.stat().st_size  # zipfile chooses 32 or 64 bits by it
             with path.open("rb") as source, archive.open(info, "w") as target:
                 shutil.copyfileobj(source, target)
 

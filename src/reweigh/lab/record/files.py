@@ -1,4 +1,4 @@
-"""Writing that survives: whole files replaced, whole lines appended, on the disk on return, one writer at a time."""
+"""Crash-safe writing: atomic replacement, durable appends, and one writer per folder."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ if sys.platform != "win32":
 
 
 class RecordError(OSError):
-    """A record could not be written; the message names the file, the cause, and what is still safe."""
+    """A file could not be written; the message names the file, the cause, and what is still intact."""
 
 
 class LockedError(RecordError):
-    """Another process is writing."""
+    """Another process is writing to the folder."""
 
 
 def replace_file(
     path: Path, write: Callable[[IO[bytes]], object], before_rename: Callable[[], object] = lambda: None
 ) -> None:
-    """Let `write` fill a file beside `path`, bring it to the disk, and rename it: old content or new, never a mixture.
+    """Replace `path` atomically by what `write` writes to a temporary file, which is fsynced and renamed.
 
-    Raises RecordError where that fails; `path` is then as it was. `before_rename` is called once the new content is
-    safe. Of several processes that write the same file at once the last has its way.
+    On failure `path` is unchanged and RecordError is raised. `before_rename` is called once the new content is on disk.
+    If several processes write the same file, the last one wins.
     """
-    beside = path.parent / f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part"  # pids of two hosts may agree
+    temporary = path.parent / f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part"  # two hosts may share a pid
     try:
-        if path.is_dir():  # the rename would refuse it too, but late, and with other words for . and ..
+        if path.is_dir():  # the rename would fail too, but late, and with another error for . and ..
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with beside.open("wb") as file:
+        with temporary.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
         before_rename()
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException as error:
         with suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         if isinstance(error, OSError):
-            raise _refusal("write", path, error, "what was there before is untouched") from error
+            raise _record_error("write", path, error, "the old content is unchanged") from error
         raise
     sync_folder(path.parent)
 
 
-def append(path: Path, data: bytes) -> None:
-    """Add `data` at the end of `path` and bring it to the disk; where that fails, cut off what had been added."""
+def append_bytes(path: Path, data: bytes) -> None:
+    """Append `data` to `path` and fsync it; on failure, truncate the file to its old size."""
     try:
         new = not path.exists()
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
@@ -78,30 +78,30 @@ def append(path: Path, data: bytes) -> None:
         if new:
             sync_folder(path.parent)
     except OSError as error:
-        raise _refusal("append to", path, error, "all that was written before is intact") from error
+        raise _record_error("append to", path, error, "the old content is unchanged") from error
 
 
-def cut(path: Path, size: int) -> None:
-    """Shorten a file to `size` bytes, if it is there and longer."""
+def truncate(path: Path, size: int) -> None:
+    """Truncate a file to `size` bytes, if it exists and is longer."""
     try:
         if path.exists() and path.stat().st_size > size:
             with path.open("r+b") as file:
                 file.truncate(size)
                 os.fsync(file.fileno())
     except OSError as error:
-        raise _refusal("shorten", path, error, "it is untouched") from error
+        raise _record_error("truncate", path, error, "it is unchanged") from error
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents."""
+    """Create a folder and its parents, unless it exists."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _refusal("create the folder", path, error, "nothing was written") from error
+        raise _record_error("create the folder", path, error, "nothing was written") from error
 
 
 def sync_folder(path: Path) -> None:
-    """Bring a folder's entries to the disk, where the system can: a rename survives a power cut only after that."""
+    """Fsync a folder, if the system can: a rename survives a power cut only after that."""
     with suppress(OSError):
         folder = os.open(path, os.O_RDONLY)
         try:
@@ -111,13 +111,13 @@ def sync_folder(path: Path) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace `path` by the value as JSON; NaN and infinities become null."""
-    text = json.dumps(plain(value), indent=2, allow_nan=False) + "\n"
+    """Replace `path` atomically by the value as JSON; NaN and infinities become null."""
+    text = json.dumps(jsonable(value), indent=2, allow_nan=False) + "\n"
     replace_file(path, lambda file: file.write(text.encode()))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file."""
+    """Return the JSON object in a file; raise DataError if there is none."""
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
@@ -125,37 +125,37 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, dict):
-        raise DataError(f"{path}: expected a JSON object, found {type(value).__name__}")
+        raise DataError(f"{path}: expected a JSON object, not {type(value).__name__}")
     return value
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def plain(value: Any) -> Any:
-    """The value in what JSON has: arrays and tensors as lists, NaN and infinities as None.
+def jsonable(value: Any) -> Any:
+    """Convert a value to JSON types: arrays and tensors to lists, NaN and infinities to None.
 
-    >>> plain({"loss": float("nan"), "steps": (1, 2)})
+    >>> jsonable({"loss": float("nan"), "steps": (1, 2)})
     {'loss': None, 'steps': [1, 2]}
     """
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [jsonable(item) for item in value]
     if isinstance(value, float):
         return float(value) if isfinite(value) else None
-    return plain(value.tolist()) if hasattr(value, "tolist") else value
+    return jsonable(value.tolist()) if hasattr(value, "tolist") else value
 
 
 class Lock:
-    """One writer per folder: held from creation to `close`, and given up by the system when the process ends.
+    """An exclusive lock on a folder, held until `close` or the end of the process.
 
-    Raises LockedError where another process holds it. On Windows there is no such lock, and nothing is checked.
+    Raises LockedError if another process holds it. Does nothing on Windows.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -166,7 +166,7 @@ class Lock:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            raise _refusal("lock", folder, error, "nothing was written") from error
+            raise _record_error("lock", folder, error, "nothing was written") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -174,16 +174,16 @@ class Lock:
             os.close(file)
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise LockedError(error.errno, f"{folder} is being written by process {owner or '?'}") from error
-            raise _refusal("lock", folder, error, "nothing was written") from error
-        with suppress(OSError):  # only for the message above
+            raise _record_error("lock", folder, error, "nothing was written") from error
+        with suppress(OSError):  # the pid is only for the message above
             os.ftruncate(file, 0)
             os.pwrite(file, str(os.getpid()).encode(), 0)
         self._file = file
-        # A forked worker that outlives a killed parent must not keep the parent's lock.
+        # a forked worker that outlives its killed parent must not keep the lock
         register_after_fork(self, Lock.close)
 
     def close(self) -> None:
-        """Give the folder free."""
+        """Release the lock."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
@@ -197,5 +197,5 @@ class Lock:
         self.close()
 
 
-def _refusal(doing: str, path: Path, error: OSError, kept: str) -> RecordError:
+def _record_error(doing: str, path: Path, error: OSError, kept: str) -> RecordError:
     return RecordError(error.errno, f"cannot {doing} {path}: {error.strerror or error}; {kept}")

@@ -1,4 +1,4 @@
-"""run.json: what a run is and what it was given, and every environment that took part in it."""
+"""run.json: the run, its data, and the environments it was trained in."""
 
 from __future__ import annotations
 
@@ -12,26 +12,33 @@ from typing import Any
 
 from reweigh.errors import DataError
 from reweigh.lab.record.files import read_json
-from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
+from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of, string
 from reweigh.lab.spec import Run
 
 FORMAT = 1
 
-_NOISE = mapping(
-    {"kind": text, "rate": maybe(number), "measured": number, "hash": text}, {"counts": maybe(listed(listed(number)))}
+_NOISE = object_of(
+    {"kind": string, "rate": nullable(number), "measured": number, "hash": string},
+    {"counts": nullable(list_of(list_of(number)))},
 )
-DETAILS = mapping(
+DETAILS = object_of(
     {},
-    {"name": text, "holdout": text, "class_names": listed(text), "class_counts": listed(whole), "noise": _NOISE},
-)
-_HEADER = mapping(
     {
-        "run": mapping(),
-        "data_hash": text,
-        "label_hash": text,
-        "examples": whole,
+        "name": string,
+        "holdout": string,
+        "class_names": list_of(string),
+        "class_counts": list_of(integer),
+        "noise": _NOISE,
+    },
+)
+_HEADER = object_of(
+    {
+        "run": object_of(),
+        "data_hash": string,
+        "label_hash": string,
+        "examples": integer,
         "details": DETAILS,
-        "environments": listed(mapping()),
+        "environments": list_of(object_of()),
     }
 )
 
@@ -42,10 +49,10 @@ class Header:
 
     Args:
         run: the run.
-        data_hash, label_hash: content of the data set, and of the labels trained on (with noise).
-        examples: how many are trained on; the length of a column of p.
-        details: what else should be known, in values that JSON has: the measured noise rate, class names, ...
-        environments: versions, commit and device, one entry for each that differs from the one before.
+        data_hash, label_hash: hashes of the data set, and of the training labels (with noise).
+        examples: the number of training examples; the length of a column of p.
+        details: JSON values such as the measured noise rate and the class names.
+        environments: versions, commit and device; a new entry whenever they changed.
     """
 
     run: Run
@@ -56,7 +63,7 @@ class Header:
     environments: tuple[Mapping[str, Any], ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
-        """The content of run.json."""
+        """Return the content of run.json."""
         return {
             "format": FORMAT,
             "hash": self.run.hash(),
@@ -70,12 +77,12 @@ class Header:
 
 
 def read_header(folder: Path) -> Header:
-    """The header of a run folder; DataError where run.json is missing, damaged or of another format."""
+    """Return the header of a run folder; raise DataError if run.json is missing, damaged or of another format."""
     path = folder / "run.json"
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
-    check_shape(path, content, _HEADER)
+    check_schema(path, content, _HEADER)
     try:
         header = Header(
             run=Run.from_mapping(content["run"]),
@@ -85,18 +92,18 @@ def read_header(folder: Path) -> Header:
             details=content["details"],
             environments=tuple(content["environments"]),
         )
-        found = header.run.hash()  # which looks at the arguments of a weighting
+        expected = header.run.hash()  # validates the arguments of a weighting too
     except (TypeError, ValueError) as error:
         raise DataError(f"{path}: {error}") from error
-    if content.get("hash") != found:
-        raise DataError(f"{path}: hash is {content.get('hash')!r}, but its run has {found!r}")
+    if content.get("hash") != expected:
+        raise DataError(f"{path}: hash is {content.get('hash')!r}, but its run has {expected!r}")
     return header
 
 
 def data_versions(headers: Iterable[Header]) -> Callable[[Header], str | None]:
-    """What tells the data of one of these runs from others of their name: how their hash begins; None without others.
+    """Return a function from a header to the start of its data hash, or to None if the data's name has only one hash.
 
-    A run's fields say which data it is of, not what they held.
+    The fields of a run name its data, but the content under that name may have changed between runs.
     """
     versions: dict[object, set[str]] = {}
     for header in headers:
@@ -105,29 +112,29 @@ def data_versions(headers: Iterable[Header]) -> Callable[[Header], str | None]:
 
 
 def _data_name(run: Run) -> tuple[object, ...]:
-    """What the data of a run are called: under one name they should have one hash."""
+    """Return the fields that name a run's data."""
     columns = run.label_column, run.text_column, run.text_vectors, run.image_size
     return run.data, run.test_data, *columns
 
 
-def check_same(path: Path, there: Header, here: Header) -> None:
-    """Refuse to go on with a record of something else."""
+def check_same_run(path: Path, recorded: Header, current: Header) -> None:
+    """Raise DataError if a record belongs to another run, or to other data or labels."""
     for name, old, new in (
-        ("run", there.run.hash(), here.run.hash()),
-        ("data_hash", there.data_hash, here.data_hash),
-        ("label_hash", there.label_hash, here.label_hash),
-        ("examples", there.examples, here.examples),
+        ("run", recorded.run.hash(), current.run.hash()),
+        ("data_hash", recorded.data_hash, current.data_hash),
+        ("label_hash", recorded.label_hash, current.label_hash),
+        ("examples", recorded.examples, current.examples),
     ):
         if old != new:
-            raise DataError(f"{path}: {name} is {old!r} there and {new!r} now; it is the record of something else")
+            raise DataError(f"{path}: {name} is {old!r} in the record and {new!r} now; use another folder of runs")
 
 
 def environment(device: str = "cpu") -> dict[str, Any]:
-    """Versions, commit, machine and settings, as far as they can decide a result."""
+    """Return the versions, commit, machine and settings that can change a result."""
     import numpy
     import torch
 
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "reweigh": _version(),
         "commit": _commit(Path(__file__).parent),
         "python": platform.python_version(),
@@ -139,12 +146,12 @@ def environment(device: str = "cpu") -> dict[str, Any]:
         "device": device,
     }
     if torch.device(device).type == "cuda":
-        found |= {
+        facts |= {
             "device_name": torch.cuda.get_device_name(device),
             "cuda": torch.version.cuda,
             "tf32": torch.backends.cuda.matmul.allow_tf32,
         }
-    return found
+    return facts
 
 
 def _version() -> str | None:
@@ -155,10 +162,10 @@ def _version() -> str | None:
 
 
 def _commit(folder: Path) -> str | None:
-    """The commit this code is at, `-dirty` where it was changed since; None where git does not track it."""
+    """Return the commit of this code, with `-dirty` if it was changed since; None if git does not track it."""
     name = Path(__file__).name
     try:
-        # An installed copy may lie inside somebody else's repository, whose commit would mean nothing.
+        # an installed copy may lie inside an unrelated repository
         subprocess.run(
             ["git", "ls-files", "--error-unmatch", name], cwd=folder, check=True, capture_output=True, timeout=10
         )

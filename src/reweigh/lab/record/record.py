@@ -1,12 +1,12 @@
-"""One run's folder: run.json first, rows as they come, result.json last.
+"""The folder of one run.
 
-run.json          the header
+run.json          the header, written first
 rows.jsonl        one row per evaluation
 p.f16             p of every training example at every evaluation, if recorded
 margins.bin       the margin and the rival class of each, if recorded
 checkpoint.pt, checkpoint.previous.pt
 model/            the trained model
-result.json       the run is done
+result.json       the result, written last: the run is done
 """
 
 from __future__ import annotations
@@ -21,55 +21,67 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from numpy.typing import ArrayLike
 
 from reweigh.errors import DataError
-from reweigh.lab.record.files import Lock, RecordError, append, cut, make_folder, plain, read_json, write_json
-from reweigh.lab.record.header import Header, check_same, read_header
+from reweigh.lab.record.files import (
+    Lock,
+    RecordError,
+    append_bytes,
+    jsonable,
+    make_folder,
+    read_json,
+    truncate,
+    write_json,
+)
+from reweigh.lab.record.header import Header, check_same_run, read_header
 from reweigh.lab.record.rows import (
     History,
     Margins,
     check_recorded,
     check_steps,
-    column_bytes,
-    column_type,
-    margin_bytes,
-    margin_type,
+    current_names,
+    margins_bytes,
+    margins_dtype,
+    p_bytes,
+    p_dtype,
     row_bytes,
-    scan_history,
     scan_margins,
+    scan_p,
     scan_rows,
 )
-from reweigh.lab.record.shape import check_shape, listed, mapping, maybe, number, text, whole
+from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of, string
 from reweigh.lab.spec import Run
 
-_SCORES = mapping(rest=maybe(number))
-_RESULT = mapping(
+_SCORES = object_of(rest=nullable(number))
+_RESULT = object_of(
     {},
     {
         "final": _SCORES,
-        "best": maybe(_SCORES),
-        "holdout": text,
-        "diverged": maybe(whole),
-        "given_up": listed(text),
-        "reliability": listed(mapping({"confidence": maybe(number), "accuracy": maybe(number)})),
-        "per_class_accuracy": listed(maybe(number)),
+        "best": nullable(_SCORES),
+        "holdout": string,
+        "diverged": nullable(integer),
+        "collapsed_classes": list_of(string),
+        "reliability": list_of(object_of({"confidence": nullable(number), "accuracy": nullable(number)})),
+        "per_class_accuracy": list_of(nullable(number)),
         "seconds": number,
     },
 )
+
+MAX_CLASSES_NAMED = 5
 
 State: TypeAlias = Literal["done", "resumable", "broken"]
 
 
 class Record:
-    """The record of a run, open for writing; no other process can open it until `close`.
+    """The record of a run, open for writing by one process.
 
-    A new folder gets its header. A folder that is there must hold the same run on the same data, unfinished; its
-    rows stay, less a torn end, which is cut off by the first `rewind` or `append`. Before the first row, `rewind` to
-    the checkpoint the run goes on from; append a step's row before saving its checkpoint, and no row is ever lost or
-    repeated.
+    In a new folder the header is written. An existing folder must hold the same run on the same data, unfinished; its
+    rows are kept, except for an incomplete last one, which the first `rewind` or `append` removes. When resuming, call
+    `rewind` with the checkpoint's step first; append the row of a step before saving its checkpoint, so that no row is
+    lost or repeated.
 
     Args:
         folder: the run's folder.
-        header: what the run is.
-        environment: versions, commit and device of this process; kept if it differs from the one before.
+        header: the run, its data and its labels.
+        environment: versions, commit and device of this process; added to the header if they differ from the last ones.
     """
 
     def __init__(self, folder: Path | str, header: Header, environment: Mapping[str, Any]) -> None:
@@ -84,25 +96,25 @@ class Record:
 
     def _begin(self, header: Header, environment: Mapping[str, Any]) -> Header:
         path = self.folder / "run.json"
-        for unfinished in self.folder.rglob("*.part"):  # by a process that was killed: this one holds the lock
+        for unfinished in self.folder.rglob("*.part"):  # left by a killed process, as this one holds the lock
             unfinished.unlink(missing_ok=True)
         if (self.folder / "result.json").exists():
-            raise RecordError(f"{self.folder} is finished; a finished run is never repeated")
+            raise RecordError(f"{self.folder} already has a result; remove the folder to train again")
         if path.exists():
-            there = read_header(self.folder)
-            check_same(path, there, header)
-            header = there
-        here = plain(environment)
-        if not header.environments or header.environments[-1] != here:
-            header = replace(header, environments=(*header.environments, here))
+            recorded = read_header(self.folder)
+            check_same_run(path, recorded, header)
+            header = recorded
+        current = jsonable(environment)
+        if not header.environments or header.environments[-1] != current:
+            header = replace(header, environments=(*header.environments, current))
             write_json(path, header.to_mapping())
-        self._find(sys.maxsize, header)
+        self._locate_end(sys.maxsize, header)
         return header
 
-    def _find(self, step: int, header: Header, due: Sequence[int] | None = None) -> None:
-        """Find the last whole evaluation up to `step`, and where in each file it ends; nothing is cut."""
+    def _locate_end(self, step: int, header: Header, due: Sequence[int] | None = None) -> None:
+        """Find the last complete evaluation up to `step`, and where it ends in each file."""
         rows, ends = scan_rows(self._rows)
-        p = scan_history(self._history, header.examples).steps
+        p = scan_p(self._history, header.examples).steps
         margins = scan_margins(self._margins, header.examples).steps
         kept = [row["step"] for row in rows if row["step"] <= step]
         last = kept[-1] if kept else -1
@@ -112,8 +124,8 @@ class Record:
         self._last = last
         self._ends = {
             self._rows: ends[len(kept) - 1] if kept else 0,
-            self._history: int((p <= last).sum()) * column_type(header.examples).itemsize,
-            self._margins: int((margins <= last).sum()) * margin_type(header.examples).itemsize,
+            self._history: int((p <= last).sum()) * p_dtype(header.examples).itemsize,
+            self._margins: int((margins <= last).sum()) * margins_dtype(header.examples).itemsize,
         }
 
     @property
@@ -130,19 +142,19 @@ class Record:
 
     @property
     def last_step(self) -> int:
-        """The step of the last row, -1 where there is none."""
+        """The step of the last row; -1 without rows."""
         return int(self._last)
 
     def rewind(self, step: int, due: Sequence[int] | None = None) -> None:
-        """Drop rows, p and margins after `step`: the run goes on from there and will measure them again.
+        """Remove rows, p and margins after `step`, from which the run resumes.
 
         Args:
-            step: of the checkpoint; -1 drops all.
-            due: the steps up to then that were evaluated; if a file lacks one, DataError, and nothing is dropped.
+            step: the checkpoint's step; -1 removes all.
+            due: the evaluated steps up to `step`; if a file lacks one, raise DataError and remove nothing.
         """
-        self._find(step, self.header, due)
+        self._locate_end(step, self.header, due)
         for path, end in self._ends.items():
-            cut(path, end)
+            truncate(path, end)
 
     def append(
         self,
@@ -150,28 +162,30 @@ class Record:
         p: ArrayLike | None = None,
         margins: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> None:
-        """Add a row, and of all training examples p, margins and rivals where recorded; on the disk on return."""
+        """Add a row, and p, margins and rivals of all training examples if recorded; they are on disk on return."""
         line = row_bytes(dict(row))
         if row["step"] <= self._last:
-            raise ValueError(f"step {row['step']} follows step {self._last}; steps rise (after a resume: rewind)")
+            raise ValueError(
+                f"step {row['step']} follows step {self._last}; steps must increase (call `rewind` when resuming)"
+            )
         added = {}
         if p is not None:
-            added[self._history] = column_bytes(row["step"], p, self.header.examples)
+            added[self._history] = p_bytes(row["step"], p, self.header.examples)
         if margins is not None:
-            added[self._margins] = margin_bytes(row["step"], *margins, self.header.examples)
-        added[self._rows] = line  # last: an evaluation without its row does not count
+            added[self._margins] = margins_bytes(row["step"], *margins, self.header.examples)
+        added[self._rows] = line  # last, as it is the row that makes an evaluation count
         for path, data in added.items():
-            cut(path, self._ends[path])
-            append(path, data)
+            truncate(path, self._ends[path])
+            append_bytes(path, data)
         self._ends |= {path: self._ends[path] + len(data) for path, data in added.items()}
         self._last = row["step"]
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write result.json: from now on the run is done."""
+        """Write result.json, which marks the run as done."""
         write_json(self.folder / "result.json", result)
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         self._lock.close()
 
     def __enter__(self) -> Record:
@@ -184,22 +198,22 @@ class Record:
 
 
 def read_rows(folder: Path | str) -> list[dict[str, Any]]:
-    """The rows of a run, in order of their steps; a torn last line is left out."""
+    """Return the rows of a run, without an incomplete last one."""
     return scan_rows(Path(folder) / "rows.jsonl").rows
 
 
 def read_result(folder: Path | str) -> dict[str, Any] | None:
-    """The result of a run, or None where it is not done."""
+    """Return the result of a run, or None if it is not done."""
     path = Path(folder) / "result.json"
     if not path.exists():
         return None
-    result = read_json(path)
-    check_shape(path, result, _RESULT)
+    result = current_names(read_json(path))
+    check_schema(path, result, _RESULT)
     return result
 
 
-def read_whole(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str, Any] | None]:
-    """Header, rows and result of a run, which must tell of the same classes."""
+def read_run(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str, Any] | None]:
+    """Return header, rows and result of a run; raise DataError if they disagree about the number of classes."""
     folder = Path(folder)
     header, rows, result = read_header(folder), read_rows(folder), read_result(folder)
     classes = len(header.details.get("class_names", ()))
@@ -207,40 +221,40 @@ def read_whole(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[s
         ("rows.jsonl", "p_by_class"): next((row["p_by_class"] for row in rows if "p_by_class" in row), None),
         ("result.json", "per_class_accuracy"): (result or {}).get("per_class_accuracy"),
     }
-    for (file, name), found in lists.items():
-        if found and classes and len(found) != classes:
-            raise DataError(f"{folder / file}: {name} has {len(found)} numbers; there are {classes} classes")
+    for (file, name), values in lists.items():
+        if values and classes and len(values) != classes:
+            raise DataError(f"{folder / file}: {name} has {len(values)} numbers; there are {classes} classes")
     return header, rows, result
 
 
 def read_p(folder: Path | str) -> History:
-    """p of every training example over time; no columns where it was not recorded."""
+    """Return p of every training example over time; without columns if it was not recorded."""
     folder = Path(folder)
-    return scan_history(folder / "p.f16", read_header(folder).examples)
+    return scan_p(folder / "p.f16", read_header(folder).examples)
 
 
 def read_margins(folder: Path | str) -> Margins:
-    """The margin and the rival of every training example over time; no columns where it was not recorded."""
+    """Return margin and rival of every training example over time; without columns if they were not recorded."""
     folder = Path(folder)
     return scan_margins(folder / "margins.bin", read_header(folder).examples)
 
 
 class Summary(NamedTuple):
-    """A run in a list."""
+    """The state of a run folder."""
 
     folder: Path
     state: State
     run: Run | None
-    step: int  # of the last row; -1 where there is none
+    step: int  # of the last row; -1 without rows
     result: dict[str, Any] | None
     problem: str | None  # why it is broken
 
 
 def summarise(folder: Path | str) -> Summary:
-    """The state of one run folder."""
+    """Return the state of a run folder; never raises for a damaged one."""
     folder = Path(folder)
     try:
-        header, rows, result = read_whole(folder)
+        header, rows, result = read_run(folder)
     except DataError as error:
         return Summary(folder, "broken", None, -1, None, str(error))
     step = rows[-1]["step"] if rows else -1
@@ -248,9 +262,9 @@ def summarise(folder: Path | str) -> Summary:
 
 
 def list_runs(root: Path | str) -> list[Summary]:
-    """All run folders right under `root`, by name; folders without a file of a run are passed over.
+    """Return the run folders directly under `root`, by name, without folders that hold no file of a run.
 
-    A folder that can't be looked into may hold a run, and is a broken one.
+    A folder that cannot be read is listed as broken.
     """
     root = Path(root)
     if not root.is_dir():
@@ -265,7 +279,25 @@ def _may_be_run(folder: Path) -> bool:
             (folder / sign).stat()
         except FileNotFoundError:
             continue
-        except OSError:  # not for the caller, who lists others besides: `summarise` says what it is
+        except OSError:  # `summarise` reports it, without failing the whole list
             return True
         return True
     return False
+
+
+def caveat(result: Mapping[str, Any]) -> str:
+    """Return the iteration by which training diverged, else the classes the net stopped predicting, else nothing.
+
+    >>> caveat({"diverged": 20}), caveat({"diverged": None})
+    ('training diverged by iteration 20', '')
+    >>> caveat({"collapsed_classes": ["cat", "dog"]})
+    '2 collapsed classes: cat, dog'
+    """
+    if result.get("diverged") is not None:
+        return f"training diverged by iteration {result['diverged']}"
+    classes = result.get("collapsed_classes") or []
+    if not classes:
+        return ""
+    named, count = classes[:MAX_CLASSES_NAMED], len(classes)
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    return f"{count} collapsed {'class' if count == 1 else 'classes'}: {', '.join(named)}{more}"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import TEST
 from reweigh.lab.objectives import brief
-from reweigh.lab.record import Header, caveat, list_runs, read_whole
+from reweigh.lab.record import Header, caveat, list_runs, read_run
 from reweigh.lab.record.header import data_versions
 from reweigh.lab.spec import Run, describe, parse
 
@@ -70,7 +70,7 @@ def collect(paths: Iterable[Path]) -> Collected:
             folders = [summary.folder for summary in summaries if summary.problem is None]
             problems += [summary.problem for summary in summaries if summary.problem is not None]
         for folder in folders:
-            found[folder.resolve()] = RunSummary(folder, *read_whole(folder))
+            found[folder.resolve()] = RunSummary(folder, *read_run(folder))
     kept: dict[tuple[str, ...], RunSummary] = {}
     for run in found.values():
         key = run.header.run.hash(), run.header.data_hash, run.header.label_hash

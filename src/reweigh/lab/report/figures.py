@@ -62,7 +62,7 @@ _FIGURES = (
         "Training accuracy",
         "accuracy",
         "On the given labels (solid) and, if they are known, on the true labels (dashed).",
-        (("corrupted_accuracy", "given labels"), ("intact_accuracy", "true labels")),
+        (("train_accuracy", "given labels"), ("train_accuracy_clean", "true labels")),
     ),
     _OverTime(
         "weight",

@@ -22,8 +22,7 @@ from reweigh.errors import DataError
 from reweigh.lab.batches import AUGMENTATIONS, Augmentation, Loader
 from reweigh.lab.batches.augment import canvas
 from reweigh.lab.data.mars import Tracklets
-from reweigh.lab.data.source.images import Files, Pixels
-from reweigh.lab.data.source.listing import Listing, refuse_missing
+from reweigh.lab.data.source.images import Files, Listing, Pixels, refuse_missing
 from reweigh.lab.nets.net import Net, classify
 from reweigh.lab.train.model import Card
 

@@ -174,9 +174,9 @@ def load(run: Run) -> Dataset:
 def readable(dataset: Dataset, run: Run) -> Dataset:
     """Convert the data set for the run's net: texts to hashed vectors, grey images to RGB, flat for an MLP."""
     if dataset.kind == "text":
-        from reweigh.lab.data.hashing import hashed
+        from reweigh.lab.data.vectors import hash_texts
 
-        return _with_inputs(dataset, lambda part: hashed(cast("tuple[str, ...]", part.inputs)))
+        return _with_inputs(dataset, lambda part: hash_texts(cast("tuple[str, ...]", part.inputs)))
     flat = flattens(run.net)
     if dataset.kind == "images":
         if flat:

@@ -18,7 +18,7 @@ from reweigh.lab.spec import Run
 from reweigh.lab.train import checkpoint
 from reweigh.lab.train.evaluate import ExampleStats
 from reweigh.lab.train.model import Card, save_model
-from reweigh.metrics import given_up, per_class_accuracy, reliability
+from reweigh.metrics import collapsed_classes, per_class_accuracy, reliability
 from reweigh.noise import label_hash
 
 
@@ -101,7 +101,7 @@ def result_of(
     """Return the final and the best evaluation; the best test accuracy, as papers print it, is optimistic.
 
     `diverged` is the first evaluation at which the loss or the outputs were not finite, or None; `best` is from before
-    it, or None. `given_up` names the classes that the net no longer predicts at the end.
+    it, or None. `collapsed_classes` names the classes that the net no longer predicts at the end.
     """
     final = {key: value for key, value in rows[-1].items() if not isinstance(value, list)}
     before = takewhile(lambda row: not has_diverged(row), rows)
@@ -112,7 +112,9 @@ def result_of(
         "best": None if top is None else {"step": top["step"], "test_accuracy": top["test_accuracy"]},
         "holdout": material.dataset.holdout,
         "diverged": next((row["step"] for row in rows if has_diverged(row)), None),
-        "given_up": [material.dataset.class_names[c] for c in given_up(rows[-1].get("p_by_class", []))],
+        "collapsed_classes": [
+            material.dataset.class_names[c] for c in collapsed_classes(rows[-1].get("p_by_class", []))
+        ],
         "kept": {
             "step": best.step,
             "by": "validation" if material.validation is not None else material.dataset.holdout,

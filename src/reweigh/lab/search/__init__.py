@@ -1,12 +1,12 @@
-"""The best emphasis for the data at hand: spaces, studies, and workers over ordinary runs (extra `search`)."""
+"""Hyperparameter search whose trials are ordinary runs (extra `search`)."""
 
 from reweigh.errors import require
 
-require("optuna", extra="search")  # before the modules below import it, so that its absence gets a sentence
+require("optuna", extra="search")  # before the imports below, for a readable error
 
-from reweigh.lab.search.outcome import Outcome, Tried, read_outcome  # noqa: E402
+from reweigh.lab.search.outcome import Outcome, TrialResult, read_outcome  # noqa: E402
 from reweigh.lab.search.plan import Plan, plan_search  # noqa: E402
 from reweigh.lab.search.search import search  # noqa: E402
 from reweigh.lab.search.space import Space, parse_space  # noqa: E402
 
-__all__ = ["Outcome", "Plan", "Space", "Tried", "parse_space", "plan_search", "read_outcome", "search"]
+__all__ = ["Outcome", "Plan", "Space", "TrialResult", "parse_space", "plan_search", "read_outcome", "search"]

@@ -1,4 +1,4 @@
-"""A trial is an ordinary run: its folder is where any other run of the same fields would lie."""
+"""The objective of a search: execute an ordinary run, in the folder that any run with the same fields has."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from reweigh.lab.run.material import check_same_data, gather
 from reweigh.lab.search.worker import Call, Objective, StoppedError
 from reweigh.lab.spec import Run
 
-PAUSE = 1.0  # seconds between two looks at a run that another process is working on
+POLL = 1.0  # seconds between checks of a run that another process executes
 
 
-def by_execution(root: Path, score: str) -> Objective:
-    """The objective that carries a run out below `root` and returns a column of its final row.
+def run_objective(root: Path, score: str) -> Objective:
+    """Return an objective that executes a run below `root` and returns the column `score` of its final row.
 
-    A run that is done is only read; one that diverged is an error. One that was begun, pruned or cut short goes on from
-    its checkpoint, and its earlier rows are reported first, so that it is judged as if it had never stopped.
+    A finished run is only read; a diverged one is an error. An unfinished or pruned run resumes from its checkpoint;
+    its earlier rows are reported first, so that pruning is the same as without the interruption.
     """
 
     def objective(run: Run, call: Call) -> float:
@@ -42,9 +42,9 @@ def by_execution(root: Path, score: str) -> Objective:
             except Interrupted:
                 raise StoppedError from None
             except LockedError:
-                time.sleep(PAUSE)  # an equal run, or this one in the hands of a worker that was taken for dead
+                time.sleep(POLL)  # of an equal run, or of a worker that was taken for dead
             except RecordError:
-                if not (folder / "result.json").exists():  # which another worker may just have written
+                if not (folder / "result.json").exists():  # another worker may just have written it
                     raise
         result = read_result(folder) or {}
         if (step := result.get("diverged")) is not None:
@@ -52,6 +52,6 @@ def by_execution(root: Path, score: str) -> Objective:
         final = result.get("final", {}).get(score)
         if final is None and score == "validation_accuracy":
             raise ValueError(f"{folder} has no {score}")
-        return float(final or 0.0)  # data without a test part have nothing to judge a final run by
+        return float(final or 0.0)  # a final run on data without a test set has no score
 
     return objective

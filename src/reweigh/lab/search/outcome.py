@@ -1,4 +1,4 @@
-"""What came of a search: every trial, the best of them, and that setting on all training data over seeds."""
+"""The outcome of a search: its trials, the best of them, and the runs of that setting on all training data."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from optuna.trial import TrialState
 
 from reweigh.lab.record import read_result
 from reweigh.lab.search.plan import Plan
-from reweigh.lab.search.sampler import point_of
 from reweigh.lab.search.space import Scalar
-from reweigh.lab.search.study import Slot, slots
+from reweigh.lab.search.study import Slot, point_of, slots
+from reweigh.lab.spec import parse
 
 State: TypeAlias = Literal["done", "pruned", "failed", "open"]
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialResult:
     """One trial.
 
     Attributes:
         slot: its number.
-        point: what was chosen, None before that.
-        state: done, pruned (its run can be resumed), failed for good, or still open.
-        score: the final one where it is done, the last one where it was pruned.
-        step: the last iteration that was judged.
-        run: the name of its run's folder.
-        lost: workers that died in it.
+        point: the sampled values; None before sampling.
+        state: done, pruned (its run can be resumed), failed for good, or open.
+        score: the final score if done, the last one if pruned.
+        step: the last evaluated iteration.
+        run: the name of the run's folder.
+        lost: the number of workers that died in it.
         error: why it failed.
     """
 
@@ -48,8 +48,8 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Final:
-    """The chosen setting on all training data, with one seed; no accuracies where the data have no test part."""
+class FinalRun:
+    """A run of the best setting on all training data; without accuracies if there is no test set."""
 
     seed: int
     run: str
@@ -59,58 +59,67 @@ class Final:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A whole search.
+    """The outcome of a search.
 
     Attributes:
-        name: of the study.
-        plan: what was asked for; `plan.judged` says whether the validation set was clean or noisy.
-        tried: all trials, by slot.
-        finals: by seed; empty until there are any, and without those whose run has been removed.
-        holdout: what the final accuracies are of: "test", "noisy hold-out", or "trusted set" where the only test
-            part is the set that the setting was chosen by.
+        name: the name of the study.
+        plan: the plan; `plan.judged` describes the validation set.
+        trials: by slot.
+        finals: the final runs by seed, without those whose folder was removed.
+        holdout: what the final accuracies are measured on: "test", "noisy hold-out", or "trusted set" if the only
+            test set is the one that selected the setting.
     """
 
     name: str
     plan: Plan
-    tried: tuple[Tried, ...]
-    finals: tuple[Final, ...] = ()
+    trials: tuple[TrialResult, ...]
+    finals: tuple[FinalRun, ...] = ()
     holdout: str = "test"
 
     @property
-    def best(self) -> Tried | None:
-        """The trial with the best score among those that are done; of equals the first."""
-        done = [tried for tried in self.tried if tried.state == "done" and tried.score is not None]
-        return max(done, key=lambda tried: (tried.score, -tried.slot), default=None)
+    def best(self) -> TrialResult | None:
+        """The completed trial with the best score, the first among equals; None without one."""
+        done = [trial for trial in self.trials if trial.state == "done" and trial.score is not None]
+        return max(done, key=lambda trial: (trial.score, -trial.slot), default=None)
 
     @property
     def accuracy(self) -> tuple[float, float | None] | None:
-        """Mean and standard deviation of the final accuracies over seeds; no deviation for a single one.
-
-        None without final runs, or where the data have no test part.
-        """
+        """Mean and standard deviation (None for one seed) of the final accuracies; None if there are none."""
         values = [final.accuracy for final in self.finals if final.accuracy is not None]
         if not values:
             return None
         return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
     @property
-    def gone(self) -> list[int]:
-        """Of a finished search, the seeds of final runs that have been removed."""
+    def missing_seeds(self) -> list[int]:
+        """The seeds without a final run; in a finished search, those whose run was removed."""
         return [seed for seed in self.plan.seeds if seed not in {final.seed for final in self.finals}]
 
-    def setting(self, tried: Tried) -> dict[str, Any]:
-        """The fields of `Run` that a trial chose."""
-        return {} if tried.point is None else self.plan.space.settle(tried.point)
+    def setting(self, trial: TrialResult) -> dict[str, Any]:
+        """Return the fields of `Run` that a trial sampled."""
+        return {} if trial.point is None else self.plan.space.settle(trial.point)
+
+    def choices(self, trial: TrialResult) -> dict[str, Scalar]:
+        """Return what a trial sampled, as a flat mapping of arguments and fields."""
+        flat: dict[str, Scalar] = {}
+        for name, value in self.setting(trial).items():
+            if name in ("weighting", "loss", "method"):
+                expression = parse(str(value))
+                flat["loss or method"] = expression.name
+                flat |= {key: item if isinstance(item, int | float) else str(item) for key, item in expression.kwargs}
+            else:
+                flat[name] = value
+        return flat
 
     def to_mapping(self) -> dict[str, Any]:
-        """In values that JSON has."""
+        """Return the outcome as JSON values."""
         best, (mean, deviation) = self.best, self.accuracy or (None, None)
         return {
             "study": self.name,
             "space": self.plan.space.text,
             "validation": self.plan.judged,
             "score": self.plan.score,
-            "trials": [vars(tried) | {"setting": self.setting(tried)} for tried in self.tried],
+            "trials": [vars(trial) | {"setting": self.setting(trial)} for trial in self.trials],
             "best": None if best is None else vars(best) | {"setting": self.setting(best)},
             "final": None
             if not self.finals
@@ -123,42 +132,42 @@ class Outcome:
         }
 
     def to_csv(self) -> str:
-        """The trials as a table, a column for every choice; equal searches give equal bytes."""
+        """Return the trials as CSV with a column for every choice; equal searches give equal bytes."""
         keys = choice_names(self.plan)
         written = io.StringIO()
         table = csv.writer(written, lineterminator="\n")
         table.writerow(["trial", "state", "score", "step", *keys, "run"])
-        for tried in self.tried:
-            point = tried.point or {}
-            score = None if tried.score is None else repr(tried.score)
-            table.writerow([tried.slot, tried.state, score, tried.step, *map(point.get, keys), tried.run])
+        for trial in self.trials:
+            point = trial.point or {}
+            score = None if trial.score is None else repr(trial.score)
+            table.writerow([trial.slot, trial.state, score, trial.step, *map(point.get, keys), trial.run])
         return written.getvalue()
 
 
 def choice_names(plan: Plan) -> list[str]:
-    """The names of all that is chosen, in the order of the space."""
+    """Return the names of all choices, in the order of the space."""
     space = plan.space
     names = [space.key(number, key) for number, branch in enumerate(space.branches) for key in branch.choices]
     return ["branch", *names] if len(space.branches) > 1 else names
 
 
 def read_outcome(study: optuna.Study, plan: Plan, root: Path, final: optuna.Study | None = None) -> Outcome:
-    """The outcome of a study as it stands, with its final runs where there are any."""
-    tried = tuple(_tried(slot, plan) for slot in slots(study))
+    """Return the current outcome of a study, with the final runs of the study `final`."""
+    results = tuple(_trial_result(slot, plan) for slot in slots(study))
     finals = [] if final is None else _finals(slots(final), root)
-    return Outcome(study.study_name, plan, tried, tuple(finals), _holdout(finals, plan, root))
+    return Outcome(study.study_name, plan, results, tuple(finals), _holdout(finals, plan, root))
 
 
-def _tried(slot: Slot, plan: Plan) -> Tried:
+def _trial_result(slot: Slot, plan: Plan) -> TrialResult:
     trial = slot.trial
     if trial is None:
-        return Tried(slot.number, None, "open", None, None, None)
+        return TrialResult(slot.number, None, "open", None, None, None)
     states: dict[TrialState, State] = {TrialState.COMPLETE: "done", TrialState.PRUNED: "pruned"}
     number = int(trial.params.get("branch") or 0)
-    # a worker may have died between two choices
-    whole = all(plan.space.key(number, key) in trial.params for key in plan.space.branches[number].choices)
-    point = point_of(plan, trial.params) if trial.params and whole else None
-    return Tried(
+    # a worker may have died while sampling
+    is_complete = all(plan.space.key(number, key) in trial.params for key in plan.space.branches[number].choices)
+    point = point_of(plan, trial.params) if trial.params and is_complete else None
+    return TrialResult(
         slot.number,
         point,
         "failed" if slot.error else states.get(trial.state, "open"),
@@ -170,19 +179,19 @@ def _tried(slot: Slot, plan: Plan) -> Tried:
     )
 
 
-def _finals(found: Sequence[Slot], root: Path) -> list[Final]:
+def _finals(completed: Sequence[Slot], root: Path) -> list[FinalRun]:
     finals = []
-    for slot in found:
+    for slot in completed:
         if slot.trial is not None and slot.trial.state == TrialState.COMPLETE:
             run = str(slot.trial.user_attrs["run"])
             if (result := read_result(root / run)) is None:
                 continue
             final, best = ((result.get(which) or {}).get("test_accuracy") for which in ("final", "best"))
-            finals.append(Final(int(slot.trial.params["seed"]), run, final, best))
+            finals.append(FinalRun(int(slot.trial.params["seed"]), run, final, best))
     return sorted(finals, key=lambda final: final.seed)
 
 
-def _holdout(finals: Sequence[Final], plan: Plan, root: Path) -> str:
+def _holdout(finals: Sequence[FinalRun], plan: Plan, root: Path) -> str:
     if finals and plan.tests_on_trusted:
         return "trusted set"
     result = (read_result(root / finals[0].run) if finals else None) or {}

@@ -1,7 +1,6 @@
-"""`python -m reweigh.lab.search.serve`: a worker in a process of its own; what to do comes as JSON on standard input.
+"""`python -m reweigh.lab.search.serve`: a worker process, which reads its job as JSON from standard input.
 
-It leaves, and hands its trial back, on SIGTERM, on Ctrl-C, and when standard input ends, which is when whoever started
-it has died.
+It releases its trial and exits on SIGTERM, on Ctrl-C, and when standard input is closed because its parent has died.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ import sys
 import threading
 
 from reweigh.errors import DataError
-from reweigh.lab.search.site import Site
-from reweigh.lab.search.storage import open_storage, quiet, spoken
+from reweigh.lab.search.storage import database_errors, open_storage, silence_optuna
 from reweigh.lab.search.study import join_study
-from reweigh.lab.search.worker import CIRCUMSTANCES, work
+from reweigh.lab.search.worker import ENVIRONMENT_ERRORS, Site, work
 from reweigh.lab.search.workers import BAD_DATA
 
 
@@ -29,18 +27,18 @@ def main() -> None:
     threading.Thread(target=_leave_at_end, args=(leave,), daemon=True).start()
     import torch
 
-    from reweigh.lab.search.objective import by_execution
+    from reweigh.lab.search.objective import run_objective
 
     if threads is not None:
         torch.set_num_threads(threads)
-    quiet()
+    silence_optuna()
     try:
-        with spoken(site.storage):
+        with database_errors(site.storage):
             study, plan = join_study(open_storage(site.storage), name)
-            objective = by_execution(site.runs, plan.score)
+            objective = run_objective(site.runs, plan.score)
             work(study, plan, objective, where=site.where, should_leave=leave.is_set, beat=site.beat, grace=site.grace)
-    except CIRCUMSTANCES as error:
-        print(" ".join(str(error).split()), file=sys.stderr)  # one line, which `run_workers` looks for
+    except ENVIRONMENT_ERRORS as error:
+        print(" ".join(str(error).split()), file=sys.stderr)  # on one line, for `run_workers`
         sys.exit(BAD_DATA if isinstance(error, DataError) else 1)
 
 

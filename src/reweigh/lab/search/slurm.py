@@ -1,4 +1,4 @@
-"""A search as a SLURM job array: every task runs the same command and so joins the same study."""
+"""A search as a SLURM job array, whose tasks all run the same command and so join one study."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reweigh.lab.search.storage import is_sqlite
 TEMPLATE = """\
 #!/bin/bash
 # {workers} workers for one search. Before: export REWEIGH_STORAGE=postgresql://USER:PASSWORD@HOST/NAME
-# Then: sbatch FILE, from the folder that the runs shall lie below; it must be one that all nodes share.
+# Then: sbatch FILE, in a folder that all nodes share; the runs are written below it.
 #SBATCH --job-name=reweigh-search
 #SBATCH --array=0-{last}
 #SBATCH --cpus-per-task=4
@@ -20,8 +20,8 @@ TEMPLATE = """\
 #SBATCH --signal=TERM@120
 #SBATCH --requeue
 #SBATCH --output=reweigh-search-%A-%a.out
-# SIGTERM comes two minutes before the time is up: the worker writes a checkpoint and hands its trial to the others.
-# Tasks may be added (sbatch again), cancelled, or lost with their node; the last one to work prints the outcome.
+# SIGTERM arrives two minutes before the time limit: the worker writes a checkpoint and releases its trial.
+# Tasks may be added (sbatch again), cancelled, or lost with their node; the last one prints the outcome.
 set -euo pipefail
 : "${{REWEIGH_STORAGE:?set it to the URL of a database that all nodes reach}}"
 exec srun {command}
@@ -29,7 +29,7 @@ exec srun {command}
 
 
 def slurm_script(command: Sequence[str], workers: int, storage: str | None) -> str:
-    """The script of a job array whose tasks run `command`; SQLite is refused, for its locks fail between machines."""
+    """Return the script of a job array whose tasks run `command`; raise ValueError for SQLite, which needs one host."""
     if storage is None or is_sqlite(storage):
         raise ValueError(
             "workers on several machines need a database that all of them reach: "
@@ -41,7 +41,7 @@ def slurm_script(command: Sequence[str], workers: int, storage: str | None) -> s
 
 
 def options(values: Mapping[str, Any]) -> list[str]:
-    """Values as options of a command line.
+    """Return values as command-line options.
 
     >>> options({"batch_size": 64, "deterministic": True, "caffe_momentum": False, "betas": (0.9, 0.99)})
     ['--batch-size', '64', '--deterministic', '--no-caffe-momentum', '--betas', '0.9', '0.99']

@@ -1,4 +1,4 @@
-"""Where a study lies: an SQLite file that many processes can share, or any database URL that Optuna takes."""
+"""The database of a study: an SQLite file that many processes can share, or any database that Optuna supports."""
 
 from __future__ import annotations
 
@@ -16,85 +16,89 @@ from optuna.storages import RDBStorage
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-BUSY = 120  # seconds that a transaction waits for another one's end
-TRIES = 5  # at making tables that another process may be making, too
+BUSY_TIMEOUT = 120  # seconds that a transaction waits for another
+ATTEMPTS = 5  # at creating tables, which another process may be creating too
 
 
 def sqlite_url(path: Path) -> str:
-    """The URL of an SQLite file."""
+    """Return the URL of an SQLite file."""
     return f"sqlite:///{path.resolve().as_posix()}"
 
 
-def shown(url: str) -> str:
-    """A database URL without its password.
+def hide_password(url: str) -> str:
+    """Return a database URL without its password.
 
-    >>> shown("postgresql://me:secret@host/studies")
+    >>> hide_password("postgresql://me:secret@host/studies")
     'postgresql://me:***@host/studies'
     """
     try:
         return make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
-        return "the URL given"
+        return "(invalid URL)"
 
 
 def is_sqlite(url: str) -> bool:
-    """Whether a URL is that of an SQLite file."""
+    """Return whether a URL is that of an SQLite file."""
     return url.startswith("sqlite")
 
 
 def open_storage(url: str) -> RDBStorage:
-    """The database, its tables made where they are missing; ConnectionError where it cannot be reached.
+    """Open the database and create missing tables; raise ConnectionError if that fails.
 
-    SQLite is opened with a write-ahead log, so that reading never waits for writing, and with a busy timeout. Every
-    transaction begins as a writing one: SQLite has no row locks, and two workers that first read and then wrote would
-    both take the same trial.
+    SQLite is opened with a write-ahead log, so that readers never wait for writers, and with a busy timeout. Every
+    transaction begins as a writing one: SQLite has no row locks, and two workers that read before they write would
+    claim the same trial.
     """
     try:
         backend = make_url(url).get_backend_name()
     except ArgumentError:
-        raise ValueError("storage is no database URL; write sqlite:///FILE or postgresql://USER@HOST/NAME") from None
+        raise ValueError("storage is not a database URL; write sqlite:///FILE or postgresql://USER@HOST/NAME") from None
     if backend == "sqlite" and (parent := _folder(url)) is not None and not parent.is_dir():
-        raise ConnectionError(f"the study's database {shown(url)} cannot be opened: there is no folder {parent}")
-    for left in reversed(range(TRIES)):
+        raise ConnectionError(
+            f"the study's database {hide_password(url)} cannot be opened: the folder {parent} does not exist"
+        )
+    for left in reversed(range(ATTEMPTS)):
         try:
             return _sqlite(url) if backend == "sqlite" else RDBStorage(url, {"pool_pre_ping": True})
         except (NoSuchModuleError, ImportError) as error:
-            raise ValueError(f"storage is {shown(url)}; the driver for {backend} is not installed ({error})") from error
+            raise ValueError(
+                f"storage is {hide_password(url)}; the driver for {backend} is not installed ({error})"
+            ) from error
         except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
-            if not left or _is_hopeless(error):
-                raise ConnectionError(_sentence("opened", url, error)) from error
+            if not left or not _is_transient(error):
+                raise ConnectionError(_message("opened", url, error)) from error
             time.sleep(random.uniform(0.1, 1.0))
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 @contextmanager
-def spoken(url: str) -> Iterator[None]:
-    """Say in a sentence what goes wrong with the database meanwhile: ConnectionError, as for one that is not there."""
+def database_errors(url: str) -> Iterator[None]:
+    """Convert errors of the database within the block to ConnectionError with a readable message."""
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
-        raise ConnectionError(_sentence("used", url, error)) from error
+        raise ConnectionError(_message("used", url, error)) from error
 
 
-def _sentence(done: str, url: str, error: BaseException) -> str:
-    """What went wrong, in the driver's own words, which SQLAlchemy and then Optuna wrap up."""
+def _message(action: str, url: str, error: BaseException) -> str:
+    """Return the driver's own message, which SQLAlchemy and Optuna wrap."""
     if isinstance(error, StorageInternalError) and error.__cause__ is not None:
         error = error.__cause__
     reason = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
-    return f"the study's database {shown(url)} cannot be {done}: {reason}"
+    return f"the study's database {hide_password(url)} cannot be {action}: {reason}"
 
 
 def _sqlite(url: str) -> RDBStorage:
-    # isolation_level None: the driver begins no transaction on its own, the listener below does.
-    storage = RDBStorage(url, {"connect_args": {"timeout": BUSY, "isolation_level": None}})
+    # isolation_level None: transactions are begun by the listener below, not by the driver
+    storage = RDBStorage(url, {"connect_args": {"timeout": BUSY_TIMEOUT, "isolation_level": None}})
     sqlalchemy.event.listen(storage.engine, "connect", _prepare)
     sqlalchemy.event.listen(storage.engine, "begin", _begin)
-    storage.engine.dispose()  # connections from before the listeners
+    storage.engine.dispose()  # connections made before the listeners
     return storage
 
 
 def _prepare(connection: Any, _record: Any) -> None:
-    connection.execute(f"PRAGMA busy_timeout = {BUSY * 1000}")
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT * 1000}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
 
@@ -108,21 +112,21 @@ def _folder(url: str) -> Path | None:
     return Path(name).parent if name and name != ":memory:" else None
 
 
-def _is_hopeless(error: Exception) -> bool:
-    """Whether trying again cannot help: the server is not there, or the file is something else."""
+def _is_transient(error: Exception) -> bool:
+    """Return whether another attempt may succeed, as after a race with another process."""
     text = str(error).lower()
-    hopes = ("already exists", "locked", "duplicate key", "unique constraint", "deadlock", "incompatible")
-    return not any(hope in text for hope in hopes)
+    transient = ("already exists", "locked", "duplicate key", "unique constraint", "deadlock", "incompatible")
+    return any(phrase in text for phrase in transient)
 
 
-def quiet() -> None:
-    """Only warnings from Optuna: a process of its own may say that, a library may not."""
+def silence_optuna() -> None:
+    """Show only warnings of Optuna in this process; a library uses `optuna_silenced`."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
-    """Only warnings from Optuna meanwhile: what is its caller's afterwards is as it was."""
+def optuna_silenced() -> Iterator[None]:
+    """Show only warnings of Optuna within the block, and restore its verbosity afterwards."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(max(before, optuna.logging.WARNING))
     try:

@@ -1,4 +1,4 @@
-"""One worker: takes a slot, works, beats meanwhile, says what came of it, until all are finished."""
+"""A worker: claims trials, runs them while sending heartbeats, and stores their scores, until all are finished."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import optuna
@@ -14,34 +16,64 @@ from optuna.trial import TrialState
 
 from reweigh.errors import DataError, MissingExtraError
 from reweigh.lab.search.plan import Plan
-from reweigh.lab.search.sampler import suggest
-from reweigh.lab.search.site import BEAT, GRACE
-from reweigh.lab.search.study import Keeper, Slot, slots
+from reweigh.lab.search.study import Keeper, Slot, slots, suggest
 from reweigh.lab.spec import Run
 
-CIRCUMSTANCES = (DataError, MissingExtraError, OSError, StorageInternalError)
-"""What is the fault of the place and not of the setting: the next trial would meet it, too."""
+BEAT = 10.0
+GRACE = 60.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """The settings of a worker that are not part of the plan.
+
+    Attributes:
+        storage: the URL of the study's database.
+        runs: the directory of the run folders.
+        where: fields of `Run` that do not change its result, such as device.
+        beat: seconds between two heartbeats of a worker.
+        grace: seconds without one after which it counts as dead.
+    """
+
+    storage: str
+    runs: Path
+    where: Mapping[str, Any] = field(default_factory=dict)
+    beat: float = BEAT
+    grace: float = GRACE
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the settings as JSON values."""
+        return {**vars(self), "runs": str(self.runs), "where": dict(self.where)}
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Site:
+        """Return the site of `to_mapping`."""
+        return cls(**{**mapping, "runs": Path(mapping["runs"])})
+
+
+ENVIRONMENT_ERRORS = (DataError, MissingExtraError, OSError, StorageInternalError)
+"""Errors of the machine or the data, not of the setting: the next trial would fail too."""
 
 
 class StoppedError(Exception):
-    """An objective ended early because `Call.should_stop` said so."""
+    """An objective ended early because `Call.should_stop` returned True."""
 
 
 class Call:
-    """What an objective is told to do besides its run.
+    """The connection of an objective to its trial.
 
-    `report` hands over the score at a step; `should_stop` says whether to end early: because the trial is below the
-    median, because the worker leaves, or because somebody took the worker for dead and the trial is another's now.
+    `report` stores the score at a step. `should_stop` returns whether to end early: because the trial is below the
+    median, because the worker leaves, or because the worker was taken for dead and the trial given to another.
     """
 
     def __init__(self, trial: optuna.Trial, beat: float, should_leave: Callable[[], bool]) -> None:
         self._trial, self._beat, self._should_leave = trial, beat, should_leave
         self._reported: set[int] = set()
-        self._over = threading.Event()
+        self._done = threading.Event()
         self.is_pruned = self.is_lost = False
 
     def report(self, step: int, score: float) -> None:
-        """The score at a step; a second one for the same step changes nothing."""
+        """Store the score at a step; a second one for the same step is ignored."""
         if step in self._reported or self.is_lost:
             return
         self._reported.add(step)
@@ -52,19 +84,19 @@ class Call:
             self.is_lost = True
 
     def should_stop(self) -> bool:
-        """Whether to end early, by raising `StoppedError`."""
+        """Return whether to end early, by raising `StoppedError`."""
         return self.is_pruned or self.is_lost or self._should_leave()
 
     def __enter__(self) -> Call:
-        self._thread = threading.Thread(target=self._keep_beating, daemon=True)
+        self._thread = threading.Thread(target=self._send_heartbeats, daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._done.set()
         self._thread.join()
 
-    def _keep_beating(self) -> None:
+    def _send_heartbeats(self) -> None:
         count = 0
         while True:
             count += 1
@@ -74,8 +106,8 @@ class Call:
                 self.is_lost = True
                 return
             except StorageInternalError:
-                pass  # a database that is away for a moment; the next beat tells
-            if self._over.wait(self._beat):
+                pass  # the database may be unreachable for a moment
+            if self._done.wait(self._beat):
                 return
 
 
@@ -93,53 +125,53 @@ def work(
     grace: float = GRACE,
     most: int | None = None,
 ) -> int:
-    """Work on a study until its slots are finished; returns how many this worker finished.
+    """Work on a study until its slots are finished; return how many this worker finished.
 
     Args:
         study, plan: from `open_study` or `join_study`.
-        objective: (run, call) -> score; what it raises finishes the slot as an error, except `StoppedError` and
-            `CIRCUMSTANCES`, which hand the trial back; the latter are raised.
-        where: fields of `Run` that say where or how fast, such as device.
-        should_leave: asked between and during trials; a trial that is left goes back to the others.
-        beat: seconds between signs of life.
-        grace: seconds after which a silent worker is taken for dead.
-        most: leave after so many.
+        objective: (run, call) -> score; an exception fails the slot, except `StoppedError` and `ENVIRONMENT_ERRORS`,
+            which release the trial to other workers; the latter are raised.
+        where: fields of `Run` that do not change its result, such as device.
+        should_leave: polled between and during trials; if it returns True, the current trial is released.
+        beat: seconds between heartbeats.
+        grace: seconds after which a silent worker counts as dead.
+        most: leave after this many trials.
     """
-    keeper, finished, looked = Keeper(plan, grace), 0, -grace
+    keeper, finished, tended = Keeper(plan, grace), 0, -grace
     while not should_leave() and (most is None or finished < most):
-        if time.monotonic() - looked > grace / 4:
-            looked = time.monotonic()
+        if time.monotonic() - tended > grace / 4:
+            tended = time.monotonic()
             keeper.tend(study)
         trial = claim(study)
         if trial is not None:
-            finished += _carry_out(study, plan, objective, trial, where, should_leave, beat)
+            finished += _run_trial(study, plan, objective, trial, where, should_leave, beat)
             continue
-        found = keeper.tend(study)
-        # a slot that was opened twice may be done while the worker of its other trial is dead: that one is failed first
-        if all(slot.is_finished for slot in found) and not study.get_trials(False, states=(TrialState.RUNNING,)):
+        now = keeper.tend(study)
+        # a finished slot that was opened twice may have another trial whose worker is dead; wait until it is failed
+        if all(slot.is_finished for slot in now) and not study.get_trials(False, states=(TrialState.RUNNING,)):
             break
-        if not any(slot.is_waiting for slot in found):
+        if not any(slot.is_waiting for slot in now):
             time.sleep(min(beat, 1.0))
     return finished
 
 
 def claim(study: optuna.Study) -> optuna.Trial | None:
-    """A waiting trial that from now on is this worker's, or None."""
+    """Claim a waiting trial for this worker; None if there is none."""
     while study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
         trial = study.ask()
         slot = trial.user_attrs.get("slot")
-        # Where all waiting trials were taken meanwhile, Optuna makes a new one; and a slot may have been opened twice.
-        if slot is not None and _counts(trial, slots(study)[slot]):
+        # Optuna creates a trial if all waiting ones were claimed meanwhile, and a slot may have been opened twice
+        if slot is not None and _is_deciding(trial, slots(study)[slot]):
             return trial
         _end(study, trial, TrialState.FAIL, surplus=True)
     return None
 
 
-def _counts(trial: optuna.Trial, slot: Slot) -> bool:
+def _is_deciding(trial: optuna.Trial, slot: Slot) -> bool:
     return slot.trial is not None and slot.trial.number == trial.number
 
 
-def _carry_out(
+def _run_trial(
     study: optuna.Study,
     plan: Plan,
     objective: Objective,
@@ -148,7 +180,7 @@ def _carry_out(
     should_leave: Callable[[], bool],
     beat: float,
 ) -> bool:
-    """Work on a claimed trial; whether it is finished now, and by this worker."""
+    """Run a claimed trial; return whether this worker finished it."""
     with Call(trial, beat, should_leave) as call:
         try:
             run = plan.run(suggest(plan, trial), where)
@@ -162,18 +194,18 @@ def _carry_out(
             return False
         except UpdateFinishedTrialError:
             return False
-        except (KeyboardInterrupt, SystemExit, *CIRCUMSTANCES):
-            with suppress(StorageInternalError):  # then it is taken over after the grace period
+        except (KeyboardInterrupt, SystemExit, *ENVIRONMENT_ERRORS):
+            with suppress(StorageInternalError):  # another worker repeats the trial after the grace period
                 _end(study, trial, TrialState.FAIL, left=True)
             raise
         except Exception as error:
-            sentence = f"{type(error).__name__}: {error}"[:1000]
-            return _end(study, trial, TrialState.FAIL, error=sentence, memory=_is_memory(error))
+            message = f"{type(error).__name__}: {error}"[:1000]
+            return _end(study, trial, TrialState.FAIL, error=message, memory=_is_out_of_memory(error))
     return _end(study, trial, TrialState.COMPLETE, score)
 
 
-def _is_memory(error: Exception) -> bool:
-    """Whether memory was wanting: Python's, a GPU's, or the CPU's, for which torch has no class of its own."""
+def _is_out_of_memory(error: Exception) -> bool:
+    """Return whether Python, a GPU or the CPU ran out of memory; torch has no class for the last."""
     name = type(error).__name__
     return isinstance(error, MemoryError) or name == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
@@ -189,7 +221,7 @@ def _end(
     left: bool = False,
     surplus: bool = False,
 ) -> bool:
-    """Finish a trial, with the reason where it failed; False where it was somebody else's by then."""
+    """Finish a trial, with the reason if it failed; return False if another process has finished it."""
     try:
         for name, value in (("error", error), ("memory", memory), ("left", left), ("surplus", surplus)):
             if value:

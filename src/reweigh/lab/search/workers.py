@@ -1,4 +1,4 @@
-"""Several workers on this machine, looked after until the study is finished."""
+"""Worker processes on this machine, supervised until the study is finished."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ import optuna
 
 from reweigh.errors import DataError
 from reweigh.lab.search.plan import Plan
-from reweigh.lab.search.site import Site
 from reweigh.lab.search.study import Keeper, Slot
+from reweigh.lab.search.worker import Site
 
-LOOK = 0.5  # seconds between two looks
-BAD_DATA = 3  # exit status of a worker that cannot read the data, as of the command
+POLL = 0.5  # seconds
+BAD_DATA = 3  # exit status of a worker that cannot read the data, as of the command line
 
 
 class WorkersError(OSError):
-    """All workers have ended with an error; the message holds what the last of them said."""
+    """All workers have failed; the message holds the last error."""
 
 
-def ended_early(last: str, bad_data: bool) -> DataError | WorkersError:
-    """What to raise when all workers have ended before the search: `last` is what one of them said."""
-    sentence = f"all workers have ended before the search was finished: {last}"
-    return DataError(sentence) if bad_data else WorkersError(sentence)
+def workers_failed(last: str, bad_data: bool) -> DataError | WorkersError:
+    """Return the error to raise when all workers have failed; `last` is the message of one."""
+    message = f"all workers failed before the search was finished: {last}"
+    return DataError(message) if bad_data else WorkersError(message)
 
 
 def run_workers(
@@ -41,33 +41,32 @@ def run_workers(
     watch: Callable[[list[Slot]], None],
     should_stop: Callable[[], bool],
 ) -> None:
-    """Keep `count` worker processes at work until all slots are finished, or until asked to stop.
+    """Keep `count` worker processes running until all slots are finished or `should_stop` returns True.
 
-    One that is killed is replaced; one that ends with an error of its own is not. Where all have, DataError or
-    WorkersError tells what the last of them said. Several share a GPU; where there are several GPUs, they are dealt
-    out in turn. On a CPU the cores are shared out as threads.
+    A killed worker is replaced; one that fails with an error is not, and if all have, DataError or WorkersError is
+    raised with the last message. Workers are assigned to the GPUs in turn; on a CPU they divide the cores as threads.
     """
     keeper = Keeper(plan, site.grace)
     keeper.tend(study)
-    with tempfile.TemporaryFile("w+") as said:
-        processes = [_start(study.study_name, site, i, count, said) for i in range(count)]
+    with tempfile.TemporaryFile("w+") as output:
+        processes = [_start(study.study_name, site, i, count, output) for i in range(count)]
         try:
             while not should_stop():
-                found = keeper.tend(study)
-                watch(found)
-                if all(slot.is_finished for slot in found):
+                now = keeper.tend(study)
+                watch(now)
+                if all(slot.is_finished for slot in now):
                     break
                 for i, process in enumerate(processes):
                     if process.poll() is not None and process.returncode < 0:
                         _end(process)
-                        processes[i] = _start(study.study_name, site, i, count, said)
+                        processes[i] = _start(study.study_name, site, i, count, output)
                 if processes and all(process.poll() is not None for process in processes):
                     if all(slot.is_finished for slot in keeper.tend(study)):
                         break
-                    said.seek(0)
-                    last = (said.read().strip().splitlines() or ["nothing was said"])[-1]
-                    raise ended_early(last, any(process.returncode == BAD_DATA for process in processes))
-                time.sleep(LOOK)
+                    output.seek(0)
+                    last = (output.read().strip().splitlines() or ["no output"])[-1]
+                    raise workers_failed(last, any(process.returncode == BAD_DATA for process in processes))
+                time.sleep(POLL)
         finally:
             for process in processes:
                 if process.poll() is None:
@@ -76,15 +75,19 @@ def run_workers(
                 _end(process)
 
 
-def _start(study: str, site: Site, i: int, count: int, said: IO[str]) -> subprocess.Popen[str]:
+def _start(study: str, site: Site, i: int, count: int, output: IO[str]) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "reweigh.lab.search.serve"], stdin=subprocess.PIPE, stdout=said, stderr=said, text=True
+        [sys.executable, "-m", "reweigh.lab.search.serve"],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        text=True,
     )
     assert process.stdin is not None
     where = device_for(i, site.where)
     threads = None if str(where.get("device", "")).startswith("cuda") else max(1, (os.cpu_count() or 1) // count)
     job = {"study": study, "site": replace(site, where=where).to_mapping(), "threads": threads}
-    # Through a pipe, not the command line: a database URL may hold a password. It stays open as long as we live.
+    # a pipe, as the database URL may hold a password; it stays open for as long as this process lives
     process.stdin.write(json.dumps(job) + "\n")
     process.stdin.flush()
     return process
@@ -97,7 +100,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def device_for(i: int, where: Mapping[str, Any]) -> dict[str, Any]:
-    """Where worker number `i` works: as given, else on the GPUs in turn."""
+    """Return `where` for worker number `i`, with the GPUs assigned in turn if the device is \"auto\"."""
     import torch
 
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0

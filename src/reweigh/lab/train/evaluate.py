@@ -96,20 +96,20 @@ def holdout_row(stats: ExampleStats, target: Tensor, prefix: str) -> dict[str, f
 def training_row(stats: ExampleStats, given: Tensor, clean: Tensor | None, num_classes: int) -> dict[str, Any]:
     """Return the columns that show how the training part is fitted.
 
-        corrupted_accuracy, p_mean             accuracy on the given labels, and their mean p
+        train_accuracy, p_mean             accuracy on the given labels, and their mean p
         p_histogram, weight_histogram          over 20 equal bins of p, as shares
         p_by_class                             mean p by given label
 
     If the true labels are known, also:
 
-        intact_accuracy                        accuracy on the true labels
+        train_accuracy_clean                        accuracy on the true labels
         fit_clean, fit_noisy                   accuracy on the given labels of clean and of noisy examples
         p_clean, p_noisy                       mean p of the given label on each
         p_histogram_clean, p_histogram_noisy   the histogram of each
         weight_noisy                           the share of the total weight on noisy examples
     """
     row: dict[str, Any] = {
-        "corrupted_accuracy": accuracy(stats.predicted, given),
+        "train_accuracy": accuracy(stats.predicted, given),
         "p_mean": stats.p.mean().item(),
         "p_histogram": _histogram(stats.p, torch.ones_like(stats.p)),
     }
@@ -122,7 +122,7 @@ def training_row(stats: ExampleStats, given: Tensor, clean: Tensor | None, num_c
             round(t / n, 6) if n else None for t, n in zip(total.tolist(), count.tolist(), strict=True)
         ]
     if clean is not None:
-        row["intact_accuracy"] = accuracy(stats.predicted, clean)
+        row["train_accuracy_clean"] = accuracy(stats.predicted, clean)
         noisy = given != clean
         for name, subset in (("clean", ~noisy), ("noisy", noisy)):
             row[f"fit_{name}"] = accuracy(stats.predicted[subset], given[subset])

@@ -26,6 +26,7 @@ from reweigh.lab.nets.net import Net
 from reweigh.lab.nets.registry import build
 from reweigh.lab.nets.weights import load_weights
 from reweigh.lab.record.files import make_folder, read_json, replace_file, write_json
+from reweigh.lab.record.rows import current_names
 from reweigh.lab.spec import Run
 
 FORMAT = 1
@@ -164,7 +165,7 @@ def _card(content: Mapping[str, Any]) -> Card:
         else tuple(Column(str(c["name"]), float(c["mean"]), float(c["std"])) for c in columns),
         dropout=float(content["dropout"]),
         run=None if content["run"] is None else Run.from_mapping(content["run"]),
-        metrics=dict(content["metrics"]),
+        metrics=current_names(content["metrics"]),
     )
     if content["num_classes"] != card.num_classes:
         raise ValueError(f"num_classes is {content['num_classes']}, but there are {card.num_classes} class_names")

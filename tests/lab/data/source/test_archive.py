@@ -54,7 +54,7 @@ def test_existing_results_are_not_overwritten(archive, tmp_path) -> None:
     into = tmp_path / "into"
     extract(archive, into)
     (into / "set" / "a.txt").write_bytes(b"mine")
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match="already exists"):
         extract(archive, into)
     assert (into / "set" / "a.txt").read_bytes() == b"mine"
     assert [p.name for p in into.iterdir()] == ["set"]
@@ -78,10 +78,10 @@ def test_exact_limits_are_allowed(archive, tmp_path) -> None:
     extract(archive, tmp_path / "into", Limits(members=4, file_bytes=3000, total_bytes=3005))
 
 
-def test_a_link_to_nowhere_is_in_the_way_too(archive, tmp_path) -> None:
+def test_a_broken_link_counts_as_existing(archive, tmp_path) -> None:
     into = tmp_path / "into"
     into.mkdir()
     (into / "set").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="set exists already; move it away first"):
+    with pytest.raises(DataError, match="set already exists; move it away first"):
         extract(archive, into)
     assert [p.name for p in into.iterdir()] == ["set"]

@@ -162,7 +162,7 @@ def test_a_truncated_stream_without_announcement_fails_the_check(server, tmp_pat
         fetch(Remote(server.url, len(CONTENT), MD5), tmp_path / "file")
 
 
-def test_no_network_says_what_to_put_where(tmp_path, monkeypatch) -> None:
+def test_without_a_network_the_error_says_what_to_do(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
@@ -171,7 +171,7 @@ def test_no_network_says_what_to_put_where(tmp_path, monkeypatch) -> None:
             fetch(Remote(url, 12, "abc"), tmp_path / "set.tar.gz")
     message = str(caught.value)
     assert f"cannot download {url}" in message
-    assert f"download {url} (12 bytes, md5 abc) by other means, put it at {tmp_path / 'set.tar.gz'}" in message
+    assert f"download {url} (12 bytes, md5 abc) by other means, save it as {tmp_path / 'set.tar.gz'}" in message
 
 
 def test_missing_page(server, tmp_path) -> None:

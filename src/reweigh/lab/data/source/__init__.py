@@ -1,1 +1,1 @@
-"""What strangers wrote: downloads, archives, pickles, images and text, checked before they are trusted."""
+"""Readers for untrusted files: downloads, archives, pickles, images, tables and text."""

@@ -1,4 +1,4 @@
-"""Tar and zip archives unpacked with every member checked: path, kind, size, and how many there are."""
+"""Unpack tar and zip archives, checking the path, type, size and number of members."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True)
 class Limits:
-    """What an archive may contain at most: members, bytes in all, bytes in one file."""
+    """The limits of an archive: members, total bytes, bytes in one file."""
 
     members: int = 500_000
     total_bytes: int = 16 * 2**30
@@ -38,12 +38,12 @@ class _Member:
 
 
 def extract(archive: Path, into: Path, limits: Limits | None = None) -> tuple[Path, ...]:
-    """Unpack a .tar, .tar.gz or .zip into the folder `into`; returns the top-level entries it brought.
+    """Unpack a .tar, .tar.gz or .zip into the folder `into`, and return its top-level entries.
 
-    Everything is written into a temporary folder inside `into` first and then moved, so that a refused or
-    broken archive leaves nothing behind. Only regular files and folders are written, with this user's default
-    permissions. Links, devices, paths that are absolute or contain "..", names that occur twice and anything
-    over `limits` are refused with the member's name; so is a top-level entry that `into` has already.
+    Everything is first written to a temporary folder inside `into` and then moved, so that a refused or damaged archive
+    leaves nothing behind. Only regular files and folders are written, with default permissions. DataError is raised for
+    links, devices, paths that are absolute or contain "..", duplicate names, anything over `limits`, and a top-level
+    entry that `into` already has.
     """
     allowed = limits or Limits()
     into.mkdir(parents=True, exist_ok=True)
@@ -54,12 +54,12 @@ def extract(archive: Path, into: Path, limits: Limits | None = None) -> tuple[Pa
                 _write_all(archive, _members(archive, allowed, stack), folder, allowed)
         except DataError:
             raise
-        except Exception as error:  # tarfile, zipfile and zlib have a dozen ways to say that an archive is broken
-            raise DataError(f"{archive}: broken archive: {str(error) or type(error).__name__}") from error
+        except Exception as error:  # tarfile, zipfile and zlib raise many types
+            raise DataError(f"{archive}: damaged archive: {str(error) or type(error).__name__}") from error
         entries = sorted(folder.iterdir())
         for entry in entries:
-            if os.path.lexists(into / entry.name):  # a link to nowhere is in the way too
-                raise DataError(f"{archive}: {into / entry.name} exists already; move it away first")
+            if os.path.lexists(into / entry.name):  # true for a broken link too
+                raise DataError(f"{archive}: {into / entry.name} already exists; move it away first")
         return tuple(entry.rename(into / entry.name) for entry in entries)
 
 
@@ -71,8 +71,8 @@ def _write_all(archive: Path, members: Iterator[_Member], folder: Path, limits: 
             raise DataError(f"{archive}: more than {limits.members} members")
         if not 0 <= member.size <= limits.file_bytes or total > limits.total_bytes:
             raise DataError(
-                f"{archive}: member {member.name!r} of {member.size} bytes passes the limit of "
-                f"{limits.file_bytes} bytes for a file or {limits.total_bytes} in all"
+                f"{archive}: member {member.name!r} of {member.size} bytes exceeds the limit of "
+                f"{limits.file_bytes} bytes per file or {limits.total_bytes} in total"
             )
         target = folder.joinpath(*_parts(archive, member.name))
         try:
@@ -97,18 +97,18 @@ def _copy(archive: Path, member: _Member, content: IO[bytes], file: IO[bytes]) -
         if written > member.size:
             break
     if written != member.size:
-        raise DataError(f"{archive}: member {member.name!r} is not the {member.size} bytes long that it claims")
+        raise DataError(f"{archive}: member {member.name!r} does not have the {member.size} bytes of its header")
 
 
 def _parts(archive: Path, name: str) -> tuple[str, ...]:
-    """The folders and the file of a member's name, none of which leads out of the place it is unpacked in."""
+    """Split the name of a member; raise DataError for a path that leads out of the target folder."""
     if name.startswith("/") or re.match("[A-Za-z]:", name):
         raise DataError(f"{archive}: member {name!r} has an absolute path")
     if "\\" in name or "\0" in name:
         raise DataError(f"{archive}: member {name!r} has a backslash or a zero byte in its name")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise DataError(f"{archive}: member {name!r} climbs out of the archive")
+        raise DataError(f"{archive}: member {name!r} leads out of the archive")
     return parts
 
 
@@ -129,7 +129,7 @@ def _members(archive: Path, limits: Limits, stack: ExitStack) -> Iterator[_Membe
 
 
 def _tar_members(archive: Path, raw: BinaryIO | gzip.GzipFile, limits: Limits, stack: ExitStack) -> Iterator[_Member]:
-    headers = 4096 * (limits.members + 8)  # a header with a long name and padding takes less for each member
+    headers = 4096 * (limits.members + 8)  # an upper bound for a header with a long name and padding
     bounded = _Bounded(raw, limits.total_bytes + headers)
     tar = stack.enter_context(tarfile.TarFile(fileobj=bounded))
     for member in tar:
@@ -138,15 +138,15 @@ def _tar_members(archive: Path, raw: BinaryIO | gzip.GzipFile, limits: Limits, s
             raise DataError(f"{archive}: member {member.name!r} is {link}; only files and folders are unpacked")
         yield _Member(member.name, member.size, tar.extractfile(member))
     if not bounded.ended:
-        raise DataError(f"{archive}: cut short: the block of zeros that ends a .tar is missing")
+        raise DataError(f"{archive}: truncated: the final block of zeros is missing")
     while bounded.read(_CHUNK):
-        pass  # to the end, where gzip finds out whether its check sum holds
+        pass  # to the end, where gzip verifies its checksum
 
 
 def _zip_members(archive: Path, pack: zipfile.ZipFile) -> Iterator[_Member]:
     for info in pack.infolist():
-        name = info.orig_filename  # as written: `filename` ends at the first zero byte
-        kind = stat.S_IFMT(info.external_attr >> 16)  # 0 when the archive was not made on Unix
+        name = info.orig_filename  # `filename` ends at the first zero byte
+        kind = stat.S_IFMT(info.external_attr >> 16)  # 0 if the archive was not made on Unix
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise DataError(f"{archive}: member {name!r} is a link or a device; only files and folders are unpacked")
         if info.is_dir():
@@ -159,42 +159,42 @@ def _zip_members(archive: Path, pack: zipfile.ZipFile) -> Iterator[_Member]:
 
 
 def open_member(archive: Path, pack: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
-    """A member of a zip, to be read in pieces of a given size: no more is then unpacked at a time, whatever it holds.
+    """Open a member of a zip, to be read in chunks of bounded size.
 
-    Only stored and deflated members are opened: Python unpacks a piece of bzip2 or lzma whole, however large.
+    Only stored and deflated members are supported: Python may unpack any amount at once from bzip2 or lzma.
     """
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise DataError(
-            f"{archive}: member {info.orig_filename!r} is packed by method {info.compress_type}; "
-            "only stored and deflated ones are read"
+            f"{archive}: member {info.orig_filename!r} uses the compression method {info.compress_type}; "
+            "only stored and deflated members are read"
         )
     return pack.open(info)
 
 
 class _Bounded(io.BufferedIOBase):
-    """The unpacked tar stream, never read further than `end`, nor in larger pieces than tarfile needs.
+    """An unpacked tar stream that limits its total length and the size of single reads.
 
-    tarfile reads a member's extended header (long names, PAX records) at one go, however long it claims to
-    be: a small archive could fill the memory so.
+    tarfile reads a member's extended header (long names, PAX records) at once, whatever its length, so that a small
+    archive could exhaust memory.
     """
 
     def __init__(self, raw: BinaryIO | gzip.GzipFile, end: int) -> None:
         self._raw = raw
         self._end = end
-        self.ended = False  # whether the last block read was the zeros that tarfile stops at, not the end of the file
+        self.ended = False  # whether the last block read was the final zeros, not the end of the file
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or not 0 <= size <= 4 * _CHUNK:
             raise tarfile.ReadError(f"a header of {size} bytes")
         content = self._raw.read(size)
         if self._raw.tell() > self._end:
-            raise tarfile.ReadError(f"more than {self._end} bytes in all")
+            raise tarfile.ReadError(f"more than {self._end} bytes in total")
         self.ended = content == bytes(tarfile.BLOCKSIZE)
         return content
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         if whence != io.SEEK_SET or offset > self._end:
-            raise tarfile.ReadError(f"more than {self._end} bytes in all")
+            raise tarfile.ReadError(f"more than {self._end} bytes in total")
         return self._raw.seek(offset)
 
     def tell(self) -> int:

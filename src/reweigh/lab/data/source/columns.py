@@ -1,4 +1,4 @@
-"""CSV and Parquet tables as named columns of numbers or strings, with the line of every bad value."""
+"""Read CSV and Parquet tables as named columns of numbers or strings; errors name the line of a bad value."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from reweigh.errors import DataError, require
 from reweigh.lab.data.source.text import MAX_BYTES, read_text
 
-_SHOWN = 10
+_MAX_SHOWN = 10
 _WORDS = "strings or integers"
 _CSV_LIMIT = Lock()
-_TEXT = {"string", "large_string", "string_view"}  # as Arrow calls its types
+_TEXT = {"string", "large_string", "string_view"}  # names of Arrow types
 _READ = {
     *_TEXT,
     *("null", "bool", "halffloat", "float", "double"),
@@ -34,7 +34,7 @@ _READ = {
 
 
 class Table(Protocol):
-    """Rows of named columns; both readers refuse a missing or wrong value with its place."""
+    """Rows of named columns; DataError for a missing or wrong value names its place."""
 
     @property
     def path(self) -> Path:
@@ -45,24 +45,23 @@ class Table(Protocol):
         """The columns, in order."""
 
     def place(self, row: int) -> str:
-        """Where row number `row` stands in the file."""
+        """The place of row number `row` in the file."""
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column as finite numbers."""
 
     def strings(self, name: str) -> list[str]:
-        """A column as strings, none of them empty."""
+        """A column as non-empty strings."""
 
     def texts(self, name: str) -> list[str]:
-        """A column as strings, empty where there is nothing."""
+        """A column as strings, empty for missing values."""
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> Table:
-    """A `.csv`, `.tsv` or `.parquet` file (the last with extra `tables`).
+    """Read a `.csv`, `.tsv` or `.parquet` file (the last with extra `tables`).
 
-    A CSV is UTF-8 with a header line, separated by commas (`.tsv`: by tabs), quoted as RFC 4180 says; empty
-    lines are passed over. Columns of a Parquet file that hold neither strings nor numbers are refused when they are
-    asked for.
+    A CSV is UTF-8 with a header line, separated by commas (`.tsv`: by tabs) and quoted as in RFC 4180; empty lines are
+    ignored. Columns of a Parquet file that hold neither strings nor numbers raise DataError on access.
     """
     if path.suffix.lower() == ".parquet":
         return _read_parquet(path, max_bytes)
@@ -70,10 +69,10 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> Table:
 
 
 def require_columns(table: Table, *names: str) -> None:
-    """Refuse a table that lacks one of these columns, with those that it has."""
-    there = frozenset(table.names)
+    """Raise DataError if a table lacks one of these columns."""
+    present = frozenset(table.names)
     for name in names:
-        if name not in there:
+        if name not in present:
             if other := _other_separator(table.names):
                 raise DataError(f"{table.path}: no column {name!r}; {other}")
             close = difflib.get_close_matches(name, table.names, n=1)
@@ -82,11 +81,11 @@ def require_columns(table: Table, *names: str) -> None:
 
 
 def _refuse(table: Table, name: str, expected: str, bad: Iterable[tuple[int, object]]) -> None:
-    """Raise when `bad` names any (row, value), showing the first few."""
-    found = list(bad)
-    if found:
-        shown = ", ".join(f"{table.place(row)} ({value!r:.40})" for row, value in found[:_SHOWN])
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    """Raise DataError if there is any bad (row, value), showing the first few."""
+    wrong = list(bad)
+    if wrong:
+        shown = ", ".join(f"{table.place(row)} ({value!r:.40})" for row, value in wrong[:_MAX_SHOWN])
+        more = f" and {len(wrong) - _MAX_SHOWN} more" if len(wrong) > _MAX_SHOWN else ""
         raise DataError(f"{table.path}: column {name!r} must hold {expected}: {shown}{more}")
 
 
@@ -99,7 +98,7 @@ class _Csv:
 
     @cached_property
     def columns(self) -> dict[str, int]:
-        """Name -> place in a row: a table of genes has tens of thousands."""
+        """Name -> index in a row; a dict, as tables may have tens of thousands of columns."""
         return {name: k for k, name in enumerate(self.names)}
 
     def place(self, row: int) -> str:
@@ -123,7 +122,7 @@ class _Csv:
 
 
 def _number(text: str) -> float:
-    """What `float` reads, but for Python's own 1_000, which is a name in a table."""
+    """Convert with `float`, except 1_000, which only Python reads as a number; NaN if it fails."""
     try:
         return math.nan if "_" in text else float(text)
     except ValueError:
@@ -134,7 +133,7 @@ def _read_csv(path: Path, delimiter: str, max_bytes: int) -> Table:
     text = read_text(path, max_bytes=max_bytes)
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise DataError(f"{path}: line {line}: a zero byte; this is not a text file")
+        raise DataError(f"{path}: line {line}: a zero byte; expected a text file")
     records = _records(path, text, delimiter)
     if len(records) < 2:
         raise DataError(f"{path}: {'a header but no rows' if records else 'empty'}")
@@ -147,20 +146,20 @@ def _read_csv(path: Path, delimiter: str, max_bytes: int) -> Table:
 
 
 def _other_separator(names: Sequence[str]) -> str | None:
-    """What to say of a header that is one name only because commas are not what separates it."""
+    """Return a hint if the header seems to be separated by something else than commas."""
     for mark in ";\t|":
         if len(names) == 1 and mark in names[0]:
-            return f"fields are separated by {mark!r} here; expected commas (or tabs, in a .tsv file)"
+            return f"fields seem to be separated by {mark!r}; expected commas (or tabs, in a .tsv file)"
     return None
 
 
 def _records(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:
-    """The line it begins on and the fields of every record that is not empty."""
+    """Return the first line and the fields of every non-empty record."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     records: list[tuple[int, list[str]]] = []
     with _long_fields(len(text)):
         while True:
-            line = reader.line_num + 1  # a quoted field may hold line ends
+            line = reader.line_num + 1  # a quoted field may contain newlines
             try:
                 row = next(reader)
             except StopIteration:
@@ -173,7 +172,7 @@ def _records(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]
 
 @contextmanager
 def _long_fields(limit: int) -> Iterator[None]:
-    """Fields of up to `limit` characters; the csv module has one limit, 131,072, for the whole process."""
+    """Allow fields of up to `limit` characters; the csv module has one limit (131,072) for the process."""
     with _CSV_LIMIT:
         before = csv.field_size_limit(limit)
         try:
@@ -232,8 +231,10 @@ def _read_parquet(path: Path, max_bytes: int) -> Table:
     try:
         with parquet.ParquetFile(path) as file:
             fields, metadata = list(file.schema_arrow), file.metadata
-        plain = (field.type.value_type if arrow.types.is_dictionary(field.type) else field.type for field in fields)
-        types = {field.name: str(kind) for field, kind in zip(fields, plain, strict=True)}
+        value_types = (
+            field.type.value_type if arrow.types.is_dictionary(field.type) else field.type for field in fields
+        )
+        types = {field.name: str(kind) for field, kind in zip(fields, value_types, strict=True)}
         chosen = [name for name, kind in types.items() if kind in _READ]
         leaves = [metadata.schema.column(k).path for k in range(metadata.num_columns)]
         if len(types) < len(fields) or len(set(leaves)) < len(leaves):
@@ -241,13 +242,13 @@ def _read_parquet(path: Path, max_bytes: int) -> Table:
         size = sum(_size(metadata, k) for k, name in enumerate(leaves) if types.get(name) in _READ)
         if size > max_bytes:
             raise DataError(f"{path}: {size} bytes unpacked, more than the limit of {max_bytes}")
-        # Equal strings come once, as an entry of a dictionary: written out, a file of a kilobyte can fill the memory.
+        # as dictionaries, where equal strings are stored once: otherwise a file of a kilobyte can exhaust memory
         with parquet.ParquetFile(path, read_dictionary=[name for name in chosen if types[name] in _TEXT]) as file:
             table = file.read(columns=chosen)
         columns = {name: _values(table.column(name)) for name in chosen}
     except DataError:
         raise
-    except Exception as error:  # Arrow has its own family of errors, and a broken file can raise any of them
+    except Exception as error:  # a damaged file can raise any of Arrow's errors
         raise DataError(f"{path}: not a readable Parquet file: {error}") from error
     if not metadata.num_rows:
         raise DataError(f"{path}: no rows")
@@ -255,14 +256,14 @@ def _read_parquet(path: Path, max_bytes: int) -> Table:
 
 
 def _size(metadata: Any, column: int) -> int:
-    """The bytes of a column in memory, about: eight for a value, or more where its pages are longer."""
+    """Estimate the bytes of a column in memory: eight per value, or the size of its pages if larger."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     chunks = [(max(group.num_rows, group.column(column).num_values), group.column(column)) for group in groups]
     return sum(max(8 * count, int(chunk.total_uncompressed_size)) for count, chunk in chunks)
 
 
 def _values(column: Any) -> list[Any]:
-    """A column of Arrow's as Python objects, where the entries of a dictionary are shared."""
+    """Convert an Arrow column to Python objects, sharing the entries of dictionaries."""
     values: list[Any] = []
     for chunk in column.chunks:
         if hasattr(chunk, "dictionary"):

@@ -1,4 +1,4 @@
-"""One file from one address: resumed where it broke off, checked, and only then given its name."""
+"""Download a file: resume a partial download, and verify it before renaming."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pathlib import Path
 from reweigh.errors import DataError
 
 Progress = Callable[[int, int | None], None]
-"""Called with (bytes so far, bytes in all or None) after every chunk."""
+"""Called with (bytes so far, total bytes or None) after every chunk."""
 
 MAX_BYTES = 2**35
-"""The most that is taken from an address whose size nobody published."""
+"""The limit for a file without a published size."""
 
 _CHUNK = 2**18
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file somewhere else.
+    """A file to download.
 
     Args:
         url: http or https.
-        size: its length in bytes, or None where nobody published it.
-        md5: its digest, or None likewise.
+        size: its size in bytes, or None if not published.
+        md5: its digest, or None if not published.
     """
 
     url: str
@@ -46,12 +46,11 @@ class Remote:
 
 
 def fetch(remote: Remote, target: Path, progress: Progress | None = None, timeout: float = 30.0) -> Path:
-    """Download `remote` to `target` and return it; a `target` that is there already is checked, not fetched.
+    """Download `remote` to `target` and return it; an existing `target` is only verified.
 
-    The bytes go to `target` + ".part". A part left by an earlier attempt is continued where the server allows
-    it (HTTP range requests) and started again where it does not. Size and digest are checked before the
-    rename; a file that fails is removed, because no continuation could mend it. Without a network the error
-    says what to download by other means and where to put it.
+    The data are written to `target` + ".part", and an earlier part is resumed if the server supports range requests.
+    Size and digest are verified before the rename; a file that fails is removed. Without a network the error says what
+    to download by other means and where to put it.
     """
     if target.exists():
         check(remote, target)
@@ -63,8 +62,8 @@ def fetch(remote: Remote, target: Path, progress: Progress | None = None, timeou
     except (OSError, http.client.HTTPException) as error:  # URLError and time-outs are OSErrors
         reason = getattr(error, "reason", None) or error
         raise DataError(
-            f"{target}: cannot download {remote.url}: {reason}. Try again (what has arrived is kept), "
-            f"or download {remote} by other means, put it at {target} and run this again"
+            f"{target}: cannot download {remote.url}: {reason}. Try again (the partial file is kept), "
+            f"or download {remote} by other means, save it as {target} and run this again"
         ) from error
     try:
         check(remote, part)
@@ -76,7 +75,7 @@ def fetch(remote: Remote, target: Path, progress: Progress | None = None, timeou
 
 
 def check(remote: Remote, path: Path) -> None:
-    """Refuse a local copy whose size or digest is not the published one."""
+    """Raise DataError if a local copy does not have the published size or digest."""
     size = path.stat().st_size
     if remote.size is not None and size != remote.size:
         raise DataError(f"{path}: {size} bytes, but {remote.url} has {remote.size}; delete it and try again")
@@ -95,16 +94,16 @@ def _transfer(remote: Remote, part: Path, progress: Progress | None, timeout: fl
     have = part.stat().st_size if part.exists() else 0
     if have == remote.size:
         return
-    with _open(remote.url, have if have < limit else 0, timeout) as reply:
-        continued = reply.status == http.client.PARTIAL_CONTENT
-        span = str(reply.headers["Content-Range"])
+    with _open(remote.url, have if have < limit else 0, timeout) as response:
+        continued = response.status == http.client.PARTIAL_CONTENT
+        span = str(response.headers["Content-Range"])
         if continued and not span.startswith(f"bytes {have}-"):
-            raise OSError(f"the server answered with another range than bytes {have}-: {span}")
+            raise OSError(f"the server sent another range than bytes {have}-: {span}")
         done = have if continued else 0
-        length = str(reply.headers["Content-Length"])
+        length = str(response.headers["Content-Length"])
         total = done + int(length) if length.isdigit() else remote.size
         with part.open("ab" if continued else "wb") as file:
-            while chunk := reply.read(_CHUNK):
+            while chunk := response.read(_CHUNK):
                 done += file.write(chunk)
                 if done > limit:
                     raise OSError(f"the server sends more than {limit} bytes")
@@ -117,16 +116,16 @@ def _transfer(remote: Remote, part: Path, progress: Progress | None, timeout: fl
 
 
 def _open(url: str, start: int, timeout: float) -> http.client.HTTPResponse:
-    """The reply from byte `start` on, or from the beginning where the server has nothing (more) there."""
+    """Return the response from byte `start` on, or from the beginning if the server has no such range."""
     request = urllib.request.Request(url, headers={"User-Agent": "reweigh"})
     if start:
         request.add_header("Range", f"bytes={start}-")
     try:
-        reply = urllib.request.urlopen(request, timeout=timeout)
+        response = urllib.request.urlopen(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         error.close()
         if start and error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             return _open(url, 0, timeout)
         raise
-    assert isinstance(reply, http.client.HTTPResponse)  # what urllib gives for http and https
-    return reply
+    assert isinstance(response, http.client.HTTPResponse)  # as for all http and https URLs
+    return response

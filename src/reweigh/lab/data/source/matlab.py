@@ -1,7 +1,7 @@
-"""Matrices of whole numbers in MATLAB v5 files.
+"""Read matrices of integers from MATLAB v5 files.
 
-A reader of our own, because scipy's takes the whole process down on some broken files. Plain and compressed
-variables of any numeric class are read, in either byte order; what else there is is named and refused.
+This does not use scipy, whose reader crashes the process on some damaged files. Plain and compressed variables of any
+numeric class are read, in either byte order.
 
     128 bytes of header, the last four the version and the byte order; then elements of (type, size, content):
     type 15 is a zlib stream of one element; type 14 a variable, of four elements: flags, dimensions, name, numbers
@@ -24,16 +24,16 @@ from reweigh.lab.data.source.text import read_bytes
 HEADER = 128
 MATRIX, COMPRESSED = 14, 15
 STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-"""Element type -> how its numbers are stored: not by the class, MATLAB keeps whole doubles as integers."""
+"""Element type -> storage of its numbers; may differ from the class, as MATLAB stores integral doubles as integers."""
 NUMERIC = range(6, 16)
 COMPLEX = 0x800
 OTHERS = {0: "complex", 1: "a cell array", 2: "a struct", 3: "an object", 4: "text", 5: "a sparse matrix"}
 MAX_BYTES = 2**28
-MOST_DIMENSIONS = 32  # of numpy before version 2
+MAX_DIMENSIONS = 32  # of numpy before version 2
 
 
 def read_integers(path: Path, variable: str) -> NDArray[np.int64]:
-    """The matrix called `variable` as int64, in its own shape; its numbers must be whole."""
+    """Return the matrix `variable` as int64; its numbers must be integers."""
     raw = read_bytes(path, MAX_BYTES)
     names = []
     try:
@@ -44,12 +44,12 @@ def read_integers(path: Path, variable: str) -> NDArray[np.int64]:
                 continue
             if array_class not in NUMERIC:
                 what = OTHERS.get(array_class, f"of class {array_class}")
-                raise DataError(f"{path}: {variable} is {what}; expected a matrix of whole numbers")
+                raise DataError(f"{path}: {variable} is {what}; expected a matrix of integers")
             values = _numbers(order, numbers, shape)
             if values.dtype.kind == "f" and not ((abs(values) <= 2**53) & (values == np.rint(values))).all():
-                raise DataError(f"{path}: {variable} holds fractions; expected whole numbers")
+                raise DataError(f"{path}: {variable} holds fractions; expected integers")
             if values.dtype.kind == "u" and values.max(initial=0) >= 2**63:
-                raise DataError(f"{path}: {variable} holds {values.max()}; expected whole numbers below 2^63")
+                raise DataError(f"{path}: {variable} holds {values.max()}; expected integers below 2^63")
             return values.astype(np.int64)
     except (_BrokenError, zlib.error) as error:
         raise DataError(f"{path}: not a readable MATLAB v5 file: {error}") from error
@@ -57,7 +57,7 @@ def read_integers(path: Path, variable: str) -> NDArray[np.int64]:
 
 
 class _BrokenError(Exception):
-    """What is wrong with the bytes; the caller knows the file."""
+    """The bytes are malformed; the caller adds the name of the file."""
 
 
 class _Element(NamedTuple):
@@ -67,11 +67,11 @@ class _Element(NamedTuple):
 
 
 def _matrices(raw: bytes) -> list[tuple[str, bytes]]:
-    """(byte order, content) of every variable in the file."""
+    """Return (byte order, content) of every variable in the file."""
     order = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}.get(raw[HEADER - 4 : HEADER])
     if order is None:
         raise _BrokenError("it does not start with the header of version 5")
-    found, at, left = [], HEADER, MAX_BYTES
+    variables, at, left = [], HEADER, MAX_BYTES
     while at < len(raw):
         element = _element(order, raw, at)
         at = element.end
@@ -80,17 +80,17 @@ def _matrices(raw: bytes) -> list[tuple[str, bytes]]:
             content = stream.decompress(element.body, left + 1)
             left -= len(content)
             if not stream.eof or left < 0:
-                raise _BrokenError(f"a variable is cut short, or all together are larger than {MAX_BYTES} bytes")
+                raise _BrokenError(f"a variable is truncated, or all are larger than {MAX_BYTES} bytes together")
             element = _element(order, content, 0)
         if element.kind == MATRIX:
-            found.append((order, element.body))
-    return found
+            variables.append((order, element.body))
+    return variables
 
 
 def _element(order: str, data: bytes, at: int) -> _Element:
-    """The element at an offset; up to four bytes may lie inside the tag itself, then the size is its upper half."""
+    """Return the element at an offset; up to four bytes may be inside the tag, whose upper half is then the size."""
     if at + 8 > len(data):
-        raise _BrokenError(f"an element is cut short at byte {at}")
+        raise _BrokenError(f"an element is truncated at byte {at}")
     kind, size = struct.unpack_from(order + "II", data, at)
     start = at + 8
     if kind >> 16:
@@ -105,13 +105,13 @@ def _element(order: str, data: bytes, at: int) -> _Element:
 
 
 def _parts(order: str, matrix: bytes) -> tuple[str, int, tuple[int, ...], _Element]:
-    """Name, class, shape and numbers of a variable."""
+    """Return name, class, shape and numbers of a variable."""
     flags = _element(order, matrix, 0)
     dimensions = _element(order, matrix, flags.end)
     name = _element(order, matrix, dimensions.end)
     count, rest = divmod(len(dimensions.body), 4)
-    if len(flags.body) != 8 or rest or not 2 <= count <= MOST_DIMENSIONS:
-        raise _BrokenError(f"a variable without flags, or not of 2 to {MOST_DIMENSIONS} dimensions")
+    if len(flags.body) != 8 or rest or not 2 <= count <= MAX_DIMENSIONS:
+        raise _BrokenError(f"a variable without flags, or not of 2 to {MAX_DIMENSIONS} dimensions")
     shape = struct.unpack(f"{order}{count}i", dimensions.body)
     word = struct.unpack(order + "II", flags.body)[0]
     array_class = 0 if word & COMPLEX else word & 0xFF

@@ -1,4 +1,4 @@
-"""Text files read whole, with the place of a bad byte in the message."""
+"""Read text files; errors name the place of a bad byte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_BYTES = 2**30
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """The whole content of a regular file of at most `max_bytes` bytes, else a `DataError` that names it."""
+    """Return the content of a regular file of at most `max_bytes` bytes; raise DataError otherwise."""
     try:
         if not path.is_file():
             raise DataError(f"{path}: {'is not a regular file' if path.exists() else 'no such file'}")
@@ -23,7 +23,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def decode(raw: bytes, path: Path, encoding: str = "utf-8") -> str:
-    """`raw` as text; a byte that is not `encoding` is refused with its line and offset in `path`.
+    """Decode `raw`; raise DataError with line and offset for a byte that is not `encoding`.
 
     >>> decode(b"caf\\xc3\\xa9", Path("menu.txt"))
     'café'
@@ -44,15 +44,15 @@ def decode(raw: bytes, path: Path, encoding: str = "utf-8") -> str:
 
 
 def read_text(path: Path, encoding: str = "utf-8", max_bytes: int = MAX_BYTES) -> str:
-    """The text of a file; a byte order mark is dropped (`encoding="utf-8"` only), line ends are kept."""
+    """Return the text of a file, without a byte order mark (`encoding="utf-8"` only); line ends are kept."""
     text = decode(read_bytes(path, max_bytes), path, encoding)
     return text.removeprefix("\ufeff")
 
 
 def read_lines(path: Path, encoding: str = "utf-8", max_bytes: int = MAX_BYTES) -> list[str]:
-    """The lines of a file without their ends (LF or CRLF); empty lines at the end of the file are dropped.
+    """Return the lines of a file without their ends (LF or CRLF) and without empty lines at the end.
 
-    Only LF ends a line, so that line numbers are an editor's: `str.splitlines` also splits at form feeds.
+    Only LF ends a line, so that line numbers agree with editors: `str.splitlines` also splits at form feeds.
     """
     lines = [line.removesuffix("\r") for line in read_text(path, encoding, max_bytes).split("\n")]
     while lines and not lines[-1]:

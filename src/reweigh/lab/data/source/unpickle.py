@@ -1,8 +1,8 @@
-"""Pickled dictionaries of numpy arrays, read without running anything the file names.
+"""Read pickled dictionaries of numpy arrays without running any code of the file.
 
-A pickle is a program. This reader lets it build dictionaries, lists, numbers, strings and plain numeric
-arrays, and nothing else: the handful of numpy names such files need are bound to stand-ins written here, so
-that not even numpy's own constructors see the file's arguments, and every other name is refused.
+A pickle is a program. This reader only builds dictionaries, lists, numbers, strings and plain numeric arrays: the few
+numpy names that such files need are bound to stand-ins, so that not even numpy's constructors receive the file's
+arguments, and every other name raises DataError.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from reweigh.lab.data.source.text import read_bytes
 
 MAX_BYTES = 2**30
 
-# Opcodes that bring in objects past `find_class`, the one gate for names; no file read here needs them.
+# opcodes that load objects without `find_class`; no supported file needs them
 _FORBIDDEN = {"EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "NEXT_BUFFER", "READONLY_BUFFER"}
 
 
 def load(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, object]:
-    """The dictionary pickled in `path`; see `loads`."""
+    """Return the dictionary pickled in `path`; see `loads`."""
     return loads(read_bytes(path, max_bytes), str(path))
 
 
 def loads(raw: bytes, where: str) -> dict[str, object]:
-    """The dictionary pickled in `raw`: keys as str, numpy arrays read-only, the rest as it was written.
+    """Return the dictionary pickled in `raw`, with str keys and read-only numpy arrays.
 
-    Both Python 2's files (byte keys, byte strings) and Python 3's (protocols 0 to 5, in band) are read. Arrays are
-    looked for among the dictionary's own values, not deeper.
+    Files of Python 2 (byte keys, byte strings) and Python 3 (protocols 0 to 5, in band) are supported. Arrays may only
+    be values of the dictionary itself, not nested deeper.
 
     Args:
         raw: the pickle.
@@ -48,13 +48,13 @@ def loads(raw: bytes, where: str) -> dict[str, object]:
     >>> loads(pickle.dumps(print), "batch")
     Traceback (most recent call last):
         ...
-    reweigh.errors.DataError: batch: the pickle asks for builtins.print, which is refused (nothing was run)
+    reweigh.errors.DataError: batch: the pickle uses builtins.print, which is not allowed (nothing was run)
     """
     try:
         _scan(raw, where)
         content = _Reader(raw, where).load()
         if not isinstance(content, dict):
-            raise DataError(f"{where}: expected a pickled dictionary, found {type(content).__name__}")
+            raise DataError(f"{where}: expected a pickled dictionary, not {type(content).__name__}")
         return _named(content, where)
     except DataError:
         raise
@@ -64,12 +64,12 @@ def loads(raw: bytes, where: str) -> dict[str, object]:
 
 
 def _scan(raw: bytes, where: str) -> None:
-    """Refuse forbidden opcodes, lengths beyond the file and memo numbers that would reserve memory."""
+    """Raise DataError for forbidden opcodes, lengths beyond the file, and memo numbers that would reserve memory."""
     for count, (opcode, argument, position) in enumerate(pickletools.genops(raw)):
         if opcode.name in _FORBIDDEN:
-            raise DataError(f"{where}: pickle opcode {opcode.name} at byte {position} is refused (nothing was run)")
+            raise DataError(f"{where}: pickle opcode {opcode.name} at byte {position} is not allowed (nothing was run)")
         if opcode.name.endswith("PUT") and not 0 <= int(argument or 0) <= count:
-            raise DataError(f"{where}: pickle memo number {argument} at byte {position} is out of step")
+            raise DataError(f"{where}: pickle memo number {argument} at byte {position} is out of range")
 
 
 def _named(content: dict[Any, object], where: str) -> dict[str, object]:
@@ -83,7 +83,7 @@ def _named(content: dict[Any, object], where: str) -> dict[str, object]:
 
 
 class _Reader(pickle.Unpickler):
-    """An unpickler whose only names are stand-ins, made anew for each file: no file can mark the next."""
+    """An unpickler whose only names are stand-ins, created for each file so that files cannot affect each other."""
 
     def __init__(self, raw: bytes, where: str) -> None:
         super().__init__(io.BytesIO(raw), encoding="bytes")
@@ -91,11 +91,11 @@ class _Reader(pickle.Unpickler):
         self._names = _stand_ins(budget=len(raw))
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        # numpy 2 renamed numpy.core to numpy._core; files of both ages exist.
+        # numpy 2 renamed numpy.core to numpy._core
         key = f"{module_name.replace('numpy._core', 'numpy.core')}.{global_name}"
         if key not in self._names:
             raise DataError(
-                f"{self._where}: the pickle asks for {module_name}.{global_name}, which is refused (nothing was run)"
+                f"{self._where}: the pickle uses {module_name}.{global_name}, which is not allowed (nothing was run)"
             )
         return self._names[key]
 
@@ -104,17 +104,17 @@ def _stand_ins(budget: int) -> dict[str, Callable[..., object]]:
     left = budget
 
     def encode(text: str, encoding: str = "latin1") -> bytes:
-        # Protocol 2 writes bytes as latin1 text; no honest file makes more bytes this way than it is long.
+        # protocol 2 writes bytes as latin1 text; a valid file cannot create more bytes this way than it has
         nonlocal left
         if encoding != "latin1":
             raise ValueError(f"_codecs.encode to {encoding!r:.20}")
         left -= len(text)
         if left < 0:
-            raise ValueError("_codecs.encode makes more bytes than the file has")
+            raise ValueError("_codecs.encode creates more bytes than the file has")
         return text.encode("latin1")
 
     def nothing() -> bytes:
-        return b""  # how protocols 0 to 2 write an empty byte string: a call of bytes without arguments
+        return b""  # protocols 0 to 2 write an empty byte string as a call of bytes without arguments
 
     def reconstruct(kind: object, _shape: object, _code: object) -> _Array:
         if kind is not _Array:
@@ -144,7 +144,7 @@ def _stand_ins(budget: int) -> dict[str, Callable[..., object]]:
 
 
 class _Type:
-    """Stands for `numpy.dtype`: boolean, integer and floating types only."""
+    """Stand-in for `numpy.dtype`: boolean, integer and floating types only."""
 
     __slots__ = ("_code", "_order")
 
@@ -152,20 +152,20 @@ class _Type:
         self._code = _text(code)
         self._order = "="
         if not re.fullmatch(r"b1|[iu][1248]|f[248]", self._code):
-            raise ValueError(f"an array of type {self._code!r:.20}; only plain numbers are read")
+            raise ValueError(f"an array of type {self._code!r:.20}; only plain numbers are allowed")
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self._order = _text(state[1])
         if self._order not in ("<", ">", "=", "|") or any(part is not None for part in state[2:5]):
-            raise ValueError("an array of a structured type; only plain numbers are read")
+            raise ValueError("an array of a structured type; only plain numbers are allowed")
 
     def numpy(self) -> np.dtype[Any]:
-        """The type itself."""
+        """Return the numpy type."""
         return np.dtype(self._order + self._code)
 
 
 class _Array:
-    """Stands for `numpy.ndarray`; `__setstate__` is what numpy's own pickles call with the content."""
+    """Stand-in for `numpy.ndarray`; pickles pass its content to `__setstate__`."""
 
     __slots__ = ("_state",)
 
@@ -174,13 +174,13 @@ class _Array:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _version, shape, dtype, fortran, raw = state
         if not isinstance(dtype, _Type) or not isinstance(raw, (bytes, bytearray)):
-            raise ValueError("an array of objects; only plain numbers are read")
+            raise ValueError("an array of objects; only plain numbers are allowed")
         if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
             raise ValueError("an array without a shape")
-        self._state = (shape, dtype, bool(fortran), raw)  # not a copy: many arrays may name the same bytes
+        self._state = (shape, dtype, bool(fortran), raw)  # not a copy, as many arrays may share the same bytes
 
     def numpy(self) -> NDArray[Any]:
-        """The array, after checking that its bytes are as many as its shape says."""
+        """Return the array; raise ValueError if its bytes do not fit its shape."""
         if not hasattr(self, "_state"):
             raise ValueError("an array without content")
         shape, dtype, fortran, raw = self._state
@@ -196,4 +196,4 @@ def _text(value: object) -> str:
         return value.decode("ascii")
     if isinstance(value, str):
         return value
-    raise ValueError(f"a {type(value).__name__} where a name belongs")
+    raise ValueError(f"a {type(value).__name__} instead of a name")

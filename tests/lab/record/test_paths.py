@@ -1,4 +1,4 @@
-"""Folders of runs may be given as text."""
+"""Folders of runs may be passed as strings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reweigh.lab.run import execute
 from reweigh.lab.spec import Run
 
 
-def test_a_folder_is_a_path_or_its_name(tmp_path: Path) -> None:
+def test_a_folder_is_a_path_or_a_string(tmp_path: Path) -> None:
     run = Run(data="digits", net="linear", weighting="CCE", iterations=1, record_p=True, device="cpu")
     folder = execute(run, tmp_path)
     name = str(folder)

@@ -1,4 +1,4 @@
-"""What no setting can help: data, disk, memory or database in trouble, and data without a test part."""
+"""Failures of data, disk, memory and database, and data without a test set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from reweigh.lab.search import plan_search, search
 from reweigh.lab.search.page import page
 from reweigh.lab.search.plan import Plan
 from reweigh.lab.search.slurm import options
-from reweigh.lab.search.storage import open_storage, spoken, sqlite_url
+from reweigh.lab.search.storage import database_errors, open_storage, sqlite_url
 from reweigh.lab.search.study import join_study, reopen, slots
 from reweigh.lab.search.worker import Call, work
 from reweigh.lab.spec import Run
@@ -85,15 +85,15 @@ def test_given_labels_that_changed_during_a_search_are_refused(tmp_path: Path) -
             go(**more)
 
 
-def test_labels_that_nobody_has_checked_are_not_trusted(tmp_path: Path) -> None:
+def test_unverified_labels_are_not_trusted(tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     write_table(table)
     plan = plan_search({"data": str(table), **SMALL}, GRID, trusted="test", seeds=())
-    with pytest.raises(DataError, match=r"mine.csv has no test part of its own"):
+    with pytest.raises(DataError, match=r"mine.csv has no test set"):
         search(plan, tmp_path / "runs", where=CPU, **QUICK)
 
 
-def test_a_lock_that_was_let_go_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_released_lock_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reweigh.lab.record.files import LockedError
     from reweigh.lab.run import execute
     from reweigh.lab.search import objective
@@ -107,7 +107,7 @@ def test_a_lock_that_was_let_go_is_no_error(tmp_path: Path, monkeypatch: pytest.
         return execute(run, root, **how)
 
     monkeypatch.setattr(objective, "execute", held_at_first)
-    monkeypatch.setattr(objective, "PAUSE", 0.0)
+    monkeypatch.setattr(objective, "POLL", 0.0)
     search(plan_search({"data": "digits", **SMALL}, GRID, seeds=()), tmp_path, where=CPU, **QUICK)
     assert len(asked) == 3
 
@@ -120,7 +120,7 @@ def test_a_lock_that_was_let_go_is_no_error(tmp_path: Path, monkeypatch: pytest.
         MissingExtraError("pillow is not installed"),
     ],
 )
-def test_a_trial_that_could_not_be_tried_is_handed_back(make: Make, error: Exception) -> None:
+def test_a_trial_with_an_environment_error_is_released(make: Make, error: Exception) -> None:
     study, plan = make(trials=3)
     tried: list[float] = []
 
@@ -142,7 +142,7 @@ def test_a_trial_that_could_not_be_tried_is_handed_back(make: Make, error: Excep
 
 
 @pytest.mark.parametrize("error", [MemoryError("too large"), torch.OutOfMemoryError("CUDA"), RuntimeError(NO_MEMORY)])
-def test_want_of_memory_stops_no_other_trial_and_is_not_for_ever(make: Make, error: Exception) -> None:
+def test_out_of_memory_fails_one_trial_until_the_next_call(make: Make, error: Exception) -> None:
     study, plan = make("lr={0.1, 0.2, 0.3}", trials=None)
 
     def large(run: Run, call: Call) -> float:
@@ -159,7 +159,7 @@ def test_want_of_memory_stops_no_other_trial_and_is_not_for_ever(make: Make, err
     assert [slot.error for slot in slots(study)] == [None, "ValueError: a setting that cannot be", None]
 
 
-def test_a_search_tries_again_what_memory_was_short_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_retries_trials_that_ran_out_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_search({**SMALL, "data": "digits"}, GRID, seeds=())
 
     def short(*_: object, **__: object) -> Path:
@@ -167,13 +167,13 @@ def test_a_search_tries_again_what_memory_was_short_for(tmp_path: Path, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr("reweigh.lab.search.objective.execute", short)
-        with pytest.raises(ValueError, match="none of the 2 trials was finished: MemoryError: for a moment"):
+        with pytest.raises(ValueError, match="none of the 2 trials finished: MemoryError: for a moment"):
             search(plan, tmp_path, where=CPU)
-    assert {tried.state for tried in search(plan, tmp_path, where=CPU).tried} == {"done"}
+    assert {trial.state for trial in search(plan, tmp_path, where=CPU).trials} == {"done"}
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_search_whose_data_are_missing_goes_on_once_they_are_there(tmp_path: Path, workers: int) -> None:
+def test_a_search_resumes_once_missing_data_exist(tmp_path: Path, workers: int) -> None:
     plan = plan_search({**SMALL, "data": str(tmp_path / "train.csv")}, GRID, seeds=())
     words = options({**SMALL, **CPU, "data": tmp_path / "train.csv", "space": GRID, "seeds": 0, "workers": workers})
     refused = CliRunner().invoke(app, ["search", *words, "--runs", str(tmp_path / "runs")])
@@ -181,10 +181,10 @@ def test_a_search_whose_data_are_missing_goes_on_once_they_are_there(tmp_path: P
     assert "train.csv" in refused.stderr
     assert "Traceback" not in refused.stderr
     write_table(tmp_path / "train.csv")
-    assert {tried.state for tried in search(plan, tmp_path / "runs", where=CPU).tried} == {"done"}
+    assert {trial.state for trial in search(plan, tmp_path / "runs", where=CPU).trials} == {"done"}
 
 
-def test_a_full_disk_under_the_database_is_a_sentence_and_no_loss(make: Make, tmp_path: Path) -> None:
+def test_a_full_disk_under_the_database_is_reported_and_loses_nothing(make: Make, tmp_path: Path) -> None:
     study, plan = make("lr={0.1, 0.2}", trials=None)
     url = sqlite_url(tmp_path / "study.db")
 
@@ -194,7 +194,7 @@ def test_a_full_disk_under_the_database_is_a_sentence_and_no_loss(make: Make, tm
         return run.lr
 
     joined, _ = join_study(full(open_storage(url)), study.study_name)
-    with pytest.raises(OSError, match=r"study\.db cannot be used: database or disk is full"), spoken(url):
+    with pytest.raises(OSError, match=r"study\.db cannot be used: database or disk is full"), database_errors(url):
         work(joined, plan, learn, **QUICK)
     assert not any(slot.error for slot in slots(study))
     assert work(study, plan, by_rate, beat=0.1, grace=0.5) == 2
@@ -210,7 +210,7 @@ def test_the_command_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "Traceback" not in ended.stderr
 
 
-def test_data_without_a_test_part(tmp_path: Path) -> None:
+def test_data_without_a_test_set(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(80, 3)).astype(np.float32), np.arange(80) % 2
     np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x[:0], y_test=y[:0])
@@ -225,7 +225,7 @@ def test_data_without_a_test_part(tmp_path: Path) -> None:
     assert [read_header(tmp_path / final["run"]).examples for final in finals] == [80, 80]
     outcome = search(plan_search({**SMALL, "data": str(tmp_path / "own.npz")}, GRID, seeds=(0, 1)), tmp_path, where=CPU)
     assert outcome.accuracy is None
-    assert "2 seed(s), without a test part to judge by" in page(outcome)
+    assert "2 seed(s); the data have no test set" in page(outcome)
 
 
 def test_the_trials_are_written_before_the_final_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def test_the_trials_are_written_before_the_final_runs(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("reweigh.lab.search.objective.execute", no_final)
     plan = plan_search({**SMALL, "data": "digits"}, GRID, seeds=(0,))
-    with pytest.raises(ValueError, match="the best setting cannot be trained on all data: ValueError: too much"):
+    with pytest.raises(ValueError, match="the best setting failed on all training data: ValueError: too much"):
         search(plan, tmp_path, where=CPU)
     assert json.loads((tmp_path / plan.name / "search.json").read_text())["final"] is None
     assert (tmp_path / plan.name / "trials.csv").exists()
@@ -250,10 +250,8 @@ def test_a_setting_whose_training_diverged_is_never_the_best(tmp_path: Path) -> 
     np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     fields = {**SMALL, "net": "mlp-8", "data": str(tmp_path / "own.npz"), "weighting": "CCE"}
     outcome = search(plan_search(fields, "lr={1e30, 0.001}", seeds=()), tmp_path / "runs", where=CPU)
-    assert [tried.state for tried in outcome.tried] == ["failed", "done"]
-    assert outcome.tried[0].error == "ValueError: training diverged at iteration 2"
-    assert outcome.best == outcome.tried[1]
-    with pytest.raises(
-        ValueError, match="none of the 2 trials was finished: ValueError: training diverged at iteration"
-    ):
+    assert [trial.state for trial in outcome.trials] == ["failed", "done"]
+    assert outcome.trials[0].error == "ValueError: training diverged at iteration 2"
+    assert outcome.best == outcome.trials[1]
+    with pytest.raises(ValueError, match="none of the 2 trials finished: ValueError: training diverged at iteration"):
         search(plan_search(fields, "lr={1e30, 1e31}", seeds=()), tmp_path / "runs", where=CPU)

@@ -1,4 +1,4 @@
-"""What a search tells: its page, its script, its command."""
+"""The page of a search, its SLURM script and its command."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from typer.testing import CliRunner
 from reweigh.lab.cli.app import app
 from reweigh.lab.search import plan_search, read_outcome, search
 from reweigh.lab.search.page import page
-from reweigh.lab.search.sampler import suggest
-from reweigh.lab.search.site import Site
 from reweigh.lab.search.slurm import options, slurm_script
 from reweigh.lab.search.storage import open_storage, sqlite_url
-from reweigh.lab.search.study import Keeper, open_study
-from reweigh.lab.search.worker import claim
+from reweigh.lab.search.study import Keeper, open_study, suggest
+from reweigh.lab.search.worker import Site, claim
 from reweigh.lab.search.workers import device_for
 
 FIELDS: dict[str, Any] = {
@@ -37,7 +35,7 @@ GRID = "DM(lam={0, 0.5}, beta=2)"
 CPU = {"device": "cpu"}
 
 
-def test_optuna_is_silent_meanwhile_and_as_it_was_afterwards(tmp_path: Path) -> None:
+def test_optuna_is_silenced_only_during_a_search(tmp_path: Path) -> None:
     told: list[str] = []
     listener = logging.Handler()
     listener.emit = lambda record: told.append(record.getMessage())
@@ -51,7 +49,7 @@ def test_optuna_is_silent_meanwhile_and_as_it_was_afterwards(tmp_path: Path) -> 
         logging.getLogger("optuna").removeHandler(listener)
 
 
-def test_the_map_and_the_lines_show_every_trial(tmp_path: Path) -> None:
+def test_both_charts_show_every_trial(tmp_path: Path) -> None:
     outcome = search(plan_search(FIELDS, "DM(lam={0, 1}, beta={2, 8})", seeds=()), tmp_path, where=CPU)
     told = page(outcome)
     assert told.count("<circle") == 4
@@ -60,7 +58,7 @@ def test_the_map_and_the_lines_show_every_trial(tmp_path: Path) -> None:
     assert ">beta<" in told
 
 
-def test_a_trial_that_was_cut_short_between_its_choices(tmp_path: Path) -> None:
+def test_a_trial_interrupted_while_sampling(tmp_path: Path) -> None:
     plan = plan_search(FIELDS, "DM(lam=0..2, beta=0..8) | AGCE(a=0..1, q=0..1)", trials=3)
     study = open_study(plan, open_storage(sqlite_url(tmp_path / "study.db")))
     Keeper(plan, grace=10).tend(study)
@@ -71,7 +69,7 @@ def test_a_trial_that_was_cut_short_between_its_choices(tmp_path: Path) -> None:
     cut.suggest_float(plan.space.key(branch, next(iter(plan.space.branches[branch].choices))), 0, 2)
     point = suggest(plan, whole)
     outcome = read_outcome(study, plan, tmp_path)
-    assert [tried.point for tried in outcome.tried] == [None, point, None]
+    assert [trial.point for trial in outcome.trials] == [None, point, None]
     assert len(outcome.to_csv().splitlines()) == 4
 
 
@@ -82,8 +80,8 @@ def test_final_runs_that_were_removed_are_not_counted(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / whole.finals[len(left)].run)
         outcome = search(plan, tmp_path, where=CPU, beat=1)
         assert outcome.finals == left
-        assert outcome.gone == [0, 1][len(left) :]
-        assert "without a test part" not in page(outcome)
+        assert outcome.missing_seeds == [0, 1][len(left) :]
+        assert "have no test set" not in page(outcome)
     words = options({**FIELDS, **CPU, "space": GRID, "seeds": 2, "runs": tmp_path})
     told = CliRunner().invoke(app, ["search", *words]).output
     assert "on all training data: the runs of seeds 0, 1 have been removed" in told
@@ -99,7 +97,7 @@ def test_the_slurm_script() -> None:
         slurm_script(command, 8, None)
 
 
-def test_workers_share_what_gpus_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_are_assigned_to_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert [device_for(i, {})["device"] for i in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
@@ -142,7 +140,7 @@ def test_the_command_in_a_slurm_script_works_on_the_same_study(
     assert json.loads(again.stdout) == json.loads(done.stdout)
 
 
-def test_weights_to_start_from_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initial_weights_can_be_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REWEIGH_STORAGE", "postgresql+psycopg://somewhere/else")
     here = {"init_file": "weights.safetensors", "init_hash": "0123456789ab", "data_root": "there"}
     done = CliRunner().invoke(app, ["search", *options({**FIELDS, **here, "space": GRID}), "--print-slurm"])
