@@ -1,67 +1,26 @@
-"""torch's own sample inputs of cross entropy, with the documented differences as the only exceptions."""
+"""Code written for torch's cross entropy accepts the criterion."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+import subprocess
+import sys
+from pathlib import Path
 
-import pytest
 import torch
-from torch import Tensor, nn
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.common_modules import module_db
+from torch import nn
 
 from reweigh import CCE, BinaryCriterion, Criterion
 
-SAMPLES = list(
-    next(op for op in op_db if op.name == "nn.functional.cross_entropy").sample_inputs("cpu", torch.float64, True)
-)
-MODULE_SAMPLES = [
-    inputs
-    for info in module_db
-    if info.module_cls is nn.CrossEntropyLoss
-    for inputs in info.module_inputs_func(info, "cpu", torch.float64, True, True)
-]
 
-
-def differs(target: Tensor, settings: dict[str, Any]) -> bool:
-    """Whether docs/criterion.md lists a call among the differences."""
-    if not target.is_floating_point():
-        return bool((target == settings.get("ignore_index", -100)).all())  # nothing valid: 0 instead of NaN
-    return settings.get("weight") is not None and settings.get("reduction", "mean") == "mean"
-
-
-def agree(logits: Tensor, target: Tensor, settings: dict[str, Any]) -> None:
-    settings = {name: value for name, value in settings.items() if name not in ("size_average", "reduce")}
-    if target.is_floating_point() and settings.get("ignore_index", -100) >= 0:
-        with pytest.raises(ValueError, match="ignore_index"):  # torch ignores the setting
-            Criterion(CCE(), **settings)(logits, target)
-        return
-    values, gradients = [], []
-    for loss in (Criterion(CCE(), **settings), nn.CrossEntropyLoss(**settings)):
-        z = logits.detach().clone().requires_grad_()
-        values.append(loss(input=z, target=target))
-        gradients.append(torch.autograd.grad(values[-1].sum(), z)[0])
-    if differs(target, settings):
-        return
-    torch.testing.assert_close(*values)
-    torch.testing.assert_close(*gradients)
-
-
-@pytest.mark.parametrize("sample", SAMPLES, ids=map(str, range(len(SAMPLES))))
-def test_operator_samples(sample: Any) -> None:
-    agree(sample.input, sample.args[0], sample.kwargs)
-
-
-@pytest.mark.parametrize("sample", MODULE_SAMPLES, ids=map(str, range(len(MODULE_SAMPLES))))
-def test_module_samples(sample: Any) -> None:
-    logits, target = sample.forward_input.args
-    agree(logits, target, sample.constructor_input.kwargs)
-
-
-def test_most_samples_are_compared() -> None:
-    assert len(SAMPLES) > 15
-    assert sum(differs(sample.args[0], sample.kwargs) for sample in SAMPLES) < len(SAMPLES) / 3
-    assert MODULE_SAMPLES
+def test_torchs_own_samples() -> None:
+    script = Path(__file__).with_name("torch_samples.py")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = re.search(r"(\d+) compared, (\d+) exceptions", done.stdout)
+    assert found
+    assert int(found[1]) > 3 * int(found[2])
+    assert int(found[1]) > 80
 
 
 def test_signature() -> None:
