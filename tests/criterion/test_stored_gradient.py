@@ -112,7 +112,7 @@ def test_class_weights_sample_weights_and_a_given_normaliser() -> None:
     call = {"sample_weight": torch.rand(6, generator=rng), "log_normaliser": torch.tensor(1.5)}
     expected = by_formula(criterion, logits, target, **call)
     for got, wanted in zip(result(criterion, logits, target, **call), expected, strict=True):
-        assert torch.equal(got, wanted)
+        same(got, wanted)
 
 
 def test_backward_twice_and_a_second_derivative() -> None:

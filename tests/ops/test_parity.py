@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import pytest
@@ -84,7 +85,11 @@ def test_many_rows(weighting: Weighting, normalise: Any, shape: tuple[int, int],
 @pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("shape", [(70, 3), (9, 2100)], ids=str)
 def test_means_over_some_rows(shape: tuple[int, int], device: torch.device) -> None:
-    if device.type == "cpu" and shape[0] == 9 and pytest.importorskip("triton").__version__ < "3.3":
+    if (
+        os.environ.get("TRITON_INTERPRET") == "1"
+        and shape[0] == 9
+        and pytest.importorskip("triton").__version__ < "3.3"
+    ):
         pytest.skip("Triton 3.2's interpreter stores a single number that its mask hides")
     logits, target = draw(*shape, device)
     criterion = Criterion(DM(0.5, 8), normalise=None)
@@ -131,7 +136,7 @@ def test_negative_sample_weights(weighting: Weighting, device: torch.device) -> 
 @pytest.mark.usefixtures("_passes")
 @pytest.mark.parametrize("normalise", [None, "batch"])
 @pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
-def test_masked_classes_and_far_margins(normalise: Any, dtype: torch.dtype, device: torch.device) -> None:
+def test_masked_classes_and_far_margins(normalise: Any, dtype: torch.dtype, device: torch.device, backend: str) -> None:
     logits, target = draw(8, 12, device, dtype)
     logits[:, 5] = -math.inf
     logits[0] = -math.inf
@@ -140,7 +145,8 @@ def test_masked_classes_and_far_margins(normalise: Any, dtype: torch.dtype, devi
     logits[2, target[2]] = 90.0
     logits[3, target[3]] = -90.0
     target[4] = -100
-    logits[4, :3] = math.nan  # ignored: not even read
+    if backend == "triton":  # which does not even read an ignored row; torch multiplies it by 0
+        logits[4, :3] = math.nan
     criterion = Criterion(MAE(), normalise=normalise, reduction="none")
     _, gradient = result(criterion, logits, target)
     known = [0, 2, 3, 5, 6, 7]
@@ -208,7 +214,8 @@ def test_nothing_valid_and_nothing_weighed_give_zero(
 def test_nan_and_unknown_labels_show(weighting: Weighting, device: torch.device) -> None:
     logits, target = draw(4, 2, device)
     logits[1, 1 - target[1]] = math.nan
-    unknown = device.type == "cuda" or weighting is not OTHER  # else refused, since labels can be read
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    unknown = device.type == "cuda" or (interpreted and weighting is not OTHER)  # else refused: labels can be read
     if unknown:
         target[2] = 7
     _, gradient = result(Criterion(weighting, reduction="sum"), logits, target)

@@ -144,7 +144,7 @@ def test_a_full_disk_loses_nothing(path: Path, monkeypatch: pytest.MonkeyPatch, 
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail)
-        with pytest.raises(RecordError, match=r"cannot write .*checkpoint\.pt: .*untouched") as caught:
+        with pytest.raises(RecordError, match=r"cannot write .*checkpoint\.pt: .*unchanged") as caught:
             save(path, state_of(3))
     assert caught.value.errno == code
     assert (step_of(path), step_of(previous(path))) == (2, 1)
