@@ -199,10 +199,12 @@ def evaluate(
 ) -> Tensor:
     """Return the value of a call; its gradient by the logits is the designed one."""
     check_call(logits, target, settings, factors, log_normaliser)
+    if log_normaliser is not None and not isinstance(log_normaliser, Tensor):
+        log_normaliser = torch.tensor(log_normaliser, dtype=torch.float64)
     parameters = [x for x, _ in tensors_in((settings.weighting, settings.taper))]
     shown = None
     if settings.value == "objective" or any(x is not None and x.requires_grad for x in factors):
-        # the value has derivatives by these, too, which the margins are no part of
+        # the value has derivatives by parameters and factors, too, as a function of fixed margins
         labels = _read(logits, target, settings, factors)
         shown, _ = _weigh(logits, _margin_of(logits.detach(), labels), labels, settings, log_normaliser)
     inputs = (shown, logits, target, *factors, log_normaliser, settings, *parameters)
@@ -251,9 +253,8 @@ class _Designed(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
         _, logits, target, weight, pos_weight, sample_weight, log_normaliser, ctx.settings, *parameters = inputs
         _, size, pull = output
-        z = log_normaliser if isinstance(log_normaliser, Tensor) else None
-        ctx.log_normaliser = log_normaliser if z is None else None
-        ctx.save_for_backward(size, pull, logits, target, weight, pos_weight, sample_weight, z, *parameters)
+        factors = (weight, pos_weight, sample_weight, log_normaliser)
+        ctx.save_for_backward(size, pull, logits, target, *factors, *parameters)
         ctx.mark_non_differentiable(size, pull)
         ctx.is_scaled = False
         ctx.set_materialize_grads(False)
@@ -266,19 +267,12 @@ class _Designed(torch.autograd.Function):
         if factor is None or not ctx.needs_input_grad[1]:
             return of_shown, None, *constants
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # to be differentiated again
-            gradient = _gradient(factor, logits, *others[:5], ctx.log_normaliser, ctx.settings, *others[5:])
+            gradient = _gradient(factor, logits, *others[:5], ctx.settings, *others[5:])
             return of_shown, gradient.to(logits.dtype), *constants
         factor = factor * size if size.numel() else factor
         if ops.has_rows(pull) and not torch.compiler.is_compiling():
             if ctx.is_scaled:  # an earlier backward pass has handed the pull out
-                pull = _Designed.forward(
-                    None,
-                    logits,
-                    *others[:4],
-                    ctx.log_normaliser if others[4] is None else others[4],
-                    ctx.settings,
-                    *others[5:],
-                )[2]
+                _, _, pull = _Designed.forward(None, logits, *others[:5], ctx.settings, *others[5:])
             ctx.is_scaled = True
             gradient = ops.scaled_in_place(pull.data, factor)
         else:
@@ -292,7 +286,7 @@ class _DesignedForward(_Designed):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
         _Designed.setup_context(ctx, inputs, output)
-        ctx.save_for_forward(*[x if isinstance(x, Tensor) else None for x in inputs[1:7]], *inputs[8:])
+        ctx.save_for_forward(*inputs[1:7], *inputs[8:])
         ctx.shape = output[0].shape
 
     @staticmethod
@@ -301,18 +295,14 @@ class _DesignedForward(_Designed):
             raise RuntimeError(
                 "forward mode differentiates a criterion by its logits alone, not by weights or parameters"
             )
-        logits, target, weight, pos_weight, sample_weight, z, *parameters = ctx.saved_tensors
         if along is None:
             return shown, None, None
-        factors = (target, weight, pos_weight, sample_weight, z)
-        slope = _gradient(1.0, logits, *factors, ctx.log_normaliser, ctx.settings, *parameters) * along
-        slope = statistic(slope)
-        if ctx.shape == slope.shape:
-            pass  # binary, one value per element
-        elif ctx.shape:
-            slope = slope.sum(class_dim(logits))
-        else:
+        logits, *others = ctx.saved_tensors
+        slope = statistic(_gradient(1.0, logits, *others[:5], ctx.settings, *others[5:]) * along)
+        if not ctx.shape:
             slope = slope.sum()
+        elif ctx.shape != slope.shape:  # else one value for every logit
+            slope = slope.sum(class_dim(logits))
         slope = slope.to(logits.dtype if logits.dtype == torch.float64 else torch.float32)
         return slope if shown is None else slope + shown, None, None
 
@@ -334,7 +324,6 @@ def _gradient(
     pos_weight: Tensor | None,
     sample_weight: Tensor | None,
     log_normaliser: Tensor | None,
-    number: float | None,
     settings: Settings,
     *parameters: Tensor,
 ) -> Tensor:
@@ -342,7 +331,7 @@ def _gradient(
     settings, factors = _with(settings, parameters), Factors(weight, pos_weight, sample_weight)
     labels = _read(logits, target, settings, factors)
     m = _margin_of(logits, labels)
-    _, force = _weigh(logits, m, labels, settings, number if log_normaliser is None else log_normaliser)
+    _, force = _weigh(logits, m, labels, settings, log_normaliser)
     return _pull_of(logits, m, labels, force * factor)
 
 
@@ -382,7 +371,7 @@ def _pull_of(logits: Tensor, m: Tensor, labels: Labels, force: Tensor) -> Tensor
 
 
 def _weigh(
-    logits: Tensor, m: Tensor, labels: Labels, settings: Settings, log_normaliser: Tensor | float | None
+    logits: Tensor, m: Tensor, labels: Labels, settings: Settings, log_normaliser: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the value of a call, one number or one for each position, and the force of every label.
 
@@ -401,7 +390,7 @@ def _weigh(
     if has_shares:
         if log_normaliser is None:
             log_normaliser = _log_total(log_w, is_idle, labels, settings)
-        log_z = torch.as_tensor(log_normaliser, dtype=log_w.dtype, device=log_w.device)
+        log_z = log_normaliser.to(log_w.device, log_w.dtype)
         log_scale = (-log_z).masked_fill(is_log_zero(log_z), 0.0)  # all weights 0 stay 0
     log_sw = log_w if log_scale is None else log_w + log_scale
     if isinstance(taper, Tensor) or taper > 0:
