@@ -31,21 +31,21 @@ from torch.nn.functional import logsigmoid
 
 from reweigh.margin import margins
 from reweigh.weightings import FromLoss, PerClass, Scaled, Tapered, Weighting, as_weighting
-from reweigh.weightings.compose import has_classes, has_examples, inner, tensors_in
-from reweigh.weightings.parameter import Parameter, entries, holds, is_readable, number_of
+from reweigh.weightings.compose import field_values, has_class_parameters, has_example_parameters, tensors_in
+from reweigh.weightings.parameter import Parameter, all_true, is_readable, item_or_none, take_rows
 
 REACH = 60.0
 NODES = 10
 # Of the whole integral, on every panel; a jump needs about as many halvings as this has binary digits.
 TOLERANCE = 1e-12
-HALVINGS = 42
+MAX_HALVINGS = 42
 
 
 # On [-1, 1], once: a cached function would be traced anew by torch.compile.
 _GAUSS_LEGENDRE = tuple(map(torch.from_numpy, np.polynomial.legendre.leggauss(NODES)))
 
 
-def unit_nodes(device: torch.device) -> tuple[Tensor, Tensor]:
+def gauss_legendre(device: torch.device) -> tuple[Tensor, Tensor]:
     """Gauss-Legendre nodes and weights on [0, 1]."""
     nodes, weights = (t.to(device) for t in _GAUSS_LEGENDRE)
     return (nodes + 1) / 2, weights / 2
@@ -64,7 +64,7 @@ def edges(breakpoints: tuple[float, ...], low: float = -REACH, high: float = REA
 
 def panels(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Nodes and weights of the panels between these ends, each (panels, NODES)."""
-    x, weight = unit_nodes(left.device)
+    x, weight = gauss_legendre(left.device)
     width = (right - left)[:, None]
     return left[:, None] + width * x, width * weight
 
@@ -77,7 +77,7 @@ def log_panels(left: Tensor, right: Tensor, log_f: Callable[[Tensor], Tensor]) -
 
 
 @torch.no_grad()
-def refined(cuts: Tensor, log_f: Callable[[Tensor], Tensor]) -> Tensor:
+def refine_edges(cuts: Tensor, log_f: Callable[[Tensor], Tensor]) -> Tensor:
     """The cuts, and more in every panel whose integral of exp(log_f) changes when it is halved.
 
     That finds kinks, jumps and narrow peaks of which no breakpoint tells, if a node sees anything of them (the nodes
@@ -88,7 +88,7 @@ def refined(cuts: Tensor, log_f: Callable[[Tensor], Tensor]) -> Tensor:
     found, left, right = [cuts], cuts[:-1], cuts[1:]
     whole = log_panels(left, right, log_f)
     total = torch.full_like(whole[0], -math.inf)
-    for _ in range(HALVINGS):
+    for _ in range(MAX_HALVINGS):
         middle = (left + right) / 2
         left, right = torch.cat((left, middle)), torch.cat((middle, right))
         halves = log_panels(left, right, log_f)
@@ -96,7 +96,7 @@ def refined(cuts: Tensor, log_f: Callable[[Tensor], Tensor]) -> Tensor:
         total = torch.maximum(total, both.logsumexp(0))  # a narrow peak may only come to light now
         change = ((whole - total).exp() - (both - total).exp()).abs()
         coarse = (change > TOLERANCE).reshape(len(middle), -1).any(1)
-        if holds(~coarse):  # also where values are hidden, as inside `vmap`
+        if all_true(~coarse):  # also where values are hidden, as inside `vmap`
             break
         found.append(middle[coarse])
         again = coarse.repeat(2)
@@ -115,7 +115,7 @@ def parameter_device(part: object) -> torch.device | None:
         return part.device
     if isinstance(part, nn.Module):
         return next((tensor.device for tensor in itertools.chain(part.parameters(), part.buffers())), None)
-    parts = inner(part) if isinstance(part, Weighting) else part if isinstance(part, tuple) else ()
+    parts = field_values(part) if isinstance(part, Weighting) else part if isinstance(part, tuple) else ()
     return next((device for each in parts if (device := parameter_device(each)) is not None), None)
 
 
@@ -139,7 +139,7 @@ def log_integral(weighting: Weighting, low: float = 0.0, high: float = 1.0, powe
         margin = margin.reshape(margin.shape + (1,) * dims)
         return power * log_weight_at(weighting, margin) + logsigmoid(margin) + logsigmoid(-margin)
 
-    cuts = refined(edges(weighting.breakpoints, left, right).to(device), integrand)
+    cuts = refine_edges(edges(weighting.breakpoints, left, right).to(device), integrand)
     parts = [log_panels(cuts[:-1], cuts[1:], integrand).logsumexp(0)]
     if low == 0:
         parts.append(log_tail(*integrand(torch.tensor([left, left + 1], dtype=torch.float64, device=device))))
@@ -181,22 +181,22 @@ def unit_weighting(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
     1.5530
     """
     weighting = as_weighting(weighting)
-    by_class = has_classes(weighting)
-    if by_class and has_examples(weighting):
+    by_class = has_class_parameters(weighting)
+    if by_class and has_example_parameters(weighting):
         raise ValueError(f"normalise='unit' needs tensors by class or by example, not both, got {weighting!r}")
     log_z = log_integral(weighting)
     with torch.no_grad():  # a factor of 0 that is learnt is one of 0
         exact = log_integral(weighting) if log_z.requires_grad else log_z
-    if not holds(exact.isfinite()):
+    if not all_true(exact.isfinite()):
         raise ValueError(
             f"normalise='unit' divides by the integral of w over [0, 1], which is {exact.exp().tolist()} for "
             f"{weighting!r}; use normalise='batch' or None"
         )
     # where w is beyond the numbers there are, so is its integral; several factors keep within them
-    largest = number_of(log_z.detach().abs().max())
+    largest = item_or_none(log_z.detach().abs().max())
     parts = 1 if largest is None else max(1, math.ceil(largest / ROOM))
     root = (-log_z / parts).exp()
-    number = number_of(root) if root.ndim == 0 and not root.requires_grad else None
+    number = item_or_none(root) if root.ndim == 0 and not root.requires_grad else None
     for _ in range(parts):
         weighting = Scaled(weighting, root if number is None else number)
     return PerClass(weighting) if by_class else weighting
@@ -306,21 +306,21 @@ def potential(weighting: Weighting | Callable[..., Tensor], margin: Tensor | flo
             f"potential: margin of shape {tuple(m.shape)} has fewer dimensions than a parameter of {weighting!r}"
         )
     floor = limit(w_eff, math.inf, m.device)
-    if not holds(floor < math.inf):
+    if not all_true(floor < math.inf):
         raise ValueError(f"potential: w is infinite at p = 1 for {weighting!r}, so no objective exists; give a taper")
     cuts = edges(w_eff.breakpoints).to(m.device)
     if parameter_dims(w_eff) == 0:  # one curve for all margins
-        cuts = refined(cuts, lambda at: log_weight_at(w_eff, at))
+        cuts = refine_edges(cuts, lambda at: log_weight_at(w_eff, at))
 
     def excess(at: Tensor) -> Tensor:
         return log_weight_at(w_eff, at).exp() - floor
 
-    (x, weight), (nodes, weights) = unit_nodes(m.device), panels(cuts[:-1], cuts[1:])
+    (x, weight), (nodes, weights) = gauss_legendre(m.device), panels(cuts[:-1], cuts[1:])
     spread = (*nodes.shape, *(1,) * m.ndim)
     whole = (excess(nodes.reshape(spread)) * weights.reshape(spread)).sum(1)
     beyond = torch.cat((whole.flip(0).cumsum(0).flip(0), torch.zeros_like(whole[:1])))  # from each cut to the end
     index = torch.searchsorted(cuts, m.detach().contiguous()).clamp_max(len(cuts) - 1)
-    gap = (entries(cuts, index) - m).clamp_min(0)  # 0 beyond the last cut
+    gap = (take_rows(cuts, index) - m).clamp_min(0)  # 0 beyond the last cut
     partial = (excess(m + gap * x.reshape(-1, *(1,) * m.ndim)) * weight.reshape(-1, *(1,) * m.ndim)).sum(0) * gap
     rest = beyond.expand(len(cuts), *m.shape).gather(0, index[None])[0]
     end, inner = excess(torch.tensor([REACH, REACH - 1], dtype=m.dtype, device=m.device).reshape(2, *(1,) * m.ndim))

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 from reweigh.checks import plain_number
 from reweigh.weightings import DM, Weighting
 
-FEW, MANY = 2, 50  # up to FEW classes as in IMDB, from MANY on as in CIFAR-100, between them as in CIFAR-10
+# Up to FEW_CLASSES the settings of IMDB apply, from MANY_CLASSES on those of CIFAR-100, in between those of CIFAR-10.
+FEW_CLASSES, MANY_CLASSES = 2, 50
 TAPER = 5e-7
 
 
@@ -47,15 +48,15 @@ _OWN = (
 _ABLATION = "CIFAR-10, ResNet-56: the best final accuracy of the paper's ablation, chosen by test accuracy, one seed"
 _IMDB = "IMDB, two classes: the paper's setting, one seed"
 
-_FEW = (_Measured(0.0, 0, 0.9, _IMDB), _Measured(0.2, 0, -0.52, _IMDB), _Measured(0.4, 0, -0.33, _IMDB))
-_SOME = (
+_IMDB_SETTINGS = (_Measured(0.0, 0, 0.9, _IMDB), _Measured(0.2, 0, -0.52, _IMDB), _Measured(0.4, 0, -0.33, _IMDB))
+_CIFAR10_SETTINGS = (
     _Measured(0.0, 0.5, 8, _FIXED),
     _Measured(0.2, 0.5, 12, _ABLATION),
     _Measured(0.4, 0.5, 8, _OWN),
     _Measured(0.6, 2, 12, _ABLATION),
     _Measured(0.8, 2, 12, _ABLATION),
 )
-_MANY = (
+_CIFAR100_SETTINGS = (
     _Measured(0.0, 0, 2, _CIFAR100),
     _Measured(0.2, 0.5, 6, _CIFAR100),
     _Measured(0.4, 0.5, 8, _CIFAR100),
@@ -82,7 +83,12 @@ def recommend(num_classes: int, noise_rate: float | None = None) -> Recommendati
         raise ValueError(f"num_classes is {num_classes!r}; expected a whole number from 2")
     if noise_rate is not None and (rate is None or not 0 <= rate < 1):
         raise ValueError(f"noise_rate is {noise_rate!r}; expected None or a number in [0, 1)")
-    table = _FEW if classes <= FEW else _MANY if classes >= MANY else _SOME
+    if classes <= FEW_CLASSES:
+        table = _IMDB_SETTINGS
+    elif classes < MANY_CLASSES:
+        table = _CIFAR10_SETTINGS
+    else:
+        table = _CIFAR100_SETTINGS
     wanted = 0.4 if rate is None else rate
     nearest = min(table, key=lambda measured: abs(measured.rate - wanted))
     here = "nobody has told how many labels are wrong" if rate is None else f"you have {100 * rate:g} %"

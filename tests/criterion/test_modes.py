@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from beside_float64 import draw, result
+from float64_reference import draw, result
 from reweigh.criterion import Criterion
 from reweigh.weightings import CCE, DM, Weighting
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from reweigh.weightings.base import Form, Kind, Weighting
-from reweigh.weightings.parameter import Parameter, check, entries, floored, log_add, log_parameter, log_sum
+from reweigh.weightings.parameter import Parameter, check, clamp_log, log_add, log_parameter, log_sum, take_rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +38,7 @@ class Sum(Weighting):
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
-        return _merge(self.terms)
+        return _merge_breakpoints(self.terms)
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.terms))
@@ -63,7 +63,7 @@ class Product(Weighting):
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
-        return _merge(self.terms)
+        return _merge_breakpoints(self.terms)
 
     def __repr__(self) -> str:
         return " * ".join(f"({term!r})" if isinstance(term, Sum) else repr(term) for term in self.terms)
@@ -160,7 +160,7 @@ class PerClass(Weighting):
         return self.weighting.kind
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        """Return log w with the last dimension read as the class; a criterion picks by label, through `select`."""
+        """Return log w, taking the last dimension as the class; a criterion calls `select_parameters` first."""
         return self.weighting.log_weight(log_p, log_q)
 
     @property
@@ -177,11 +177,11 @@ def field_names(kind: type) -> tuple[str, ...]:
     return tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else ()
 
 
-def inner(weighting: Weighting) -> tuple[Any, ...]:
+def field_values(weighting: Weighting) -> tuple[Any, ...]:
     """Return the parameters of a weighting and the weightings in it, in the order of its fields.
 
     >>> from reweigh.weightings import DM
-    >>> inner(DM(0.5, 8))
+    >>> field_values(DM(0.5, 8))
     (0.5, 8)
     """
     return tuple([getattr(weighting, name) for name in field_names(type(weighting))])
@@ -192,19 +192,19 @@ def tensors_in(part: Any, by_class: bool = False) -> list[tuple[Tensor, bool]]:
     if isinstance(part, Tensor):
         return [(part, by_class)]
     if isinstance(part, Weighting):
-        by_class, part = by_class or isinstance(part, PerClass), inner(part)
+        by_class, part = by_class or isinstance(part, PerClass), field_values(part)
     return [found for each in part for found in tensors_in(each, by_class)] if isinstance(part, tuple) else []
 
 
-def with_tensors(part: Any, change: Callable[[Tensor, bool], Any], by_class: bool = False) -> Any:
+def map_tensors(part: Any, change: Callable[[Tensor, bool], Any], by_class: bool = False) -> Any:
     """Return the weighting with every tensor replaced by `change(tensor, by_class)`, in the order of `tensors_in`."""
     if isinstance(part, Tensor):
         return change(part, by_class)
     if isinstance(part, tuple):
-        return tuple([with_tensors(each, change, by_class) for each in part])
+        return tuple([map_tensors(each, change, by_class) for each in part])
     if isinstance(part, Weighting):
         by_class = by_class or isinstance(part, PerClass)
-        changed = {name: with_tensors(getattr(part, name), change, by_class) for name in field_names(type(part))}
+        changed = {name: map_tensors(getattr(part, name), change, by_class) for name in field_names(type(part))}
         return type(part)(**changed) if changed else part
     return part
 
@@ -224,12 +224,12 @@ def form_of(weighting: Weighting) -> Form | None:
     return None
 
 
-def has_classes(weighting: Weighting) -> bool:
+def has_class_parameters(weighting: Weighting) -> bool:
     """Return whether a weighting has parameters by class."""
     return isinstance(weighting, PerClass) or any(by_class for _, by_class in tensors_in(weighting))
 
 
-def has_examples(part: Any) -> bool:
+def has_example_parameters(part: Any) -> bool:
     """Return whether a weighting or taper has parameters by example: tensors with entries outside every `PerClass`."""
     return any(x.ndim > 0 and not by_class for x, by_class in tensors_in(part))
 
@@ -250,10 +250,10 @@ def is_tapered(weighting: Weighting) -> bool:
     return isinstance(weighting, Tapered)
 
 
-def lead(x: Tensor, positions: Sequence[int], name: str) -> Tensor:
+def align_leading(x: Tensor, positions: Sequence[int], name: str) -> Tensor:
     """Return x along the leading dimensions of `positions`, where 1 stands for any size: (N) becomes (N, 1, ...).
 
-    >>> lead(torch.ones(2), (2, 5, 7), "sample_weight").shape
+    >>> align_leading(torch.ones(2), (2, 5, 7), "sample_weight").shape
     torch.Size([2, 1, 1])
     """
     missing, along = len(positions) - x.ndim, positions[: x.ndim]  # cut, since torch 2.6 compiles zip() as strict
@@ -265,7 +265,7 @@ def lead(x: Tensor, positions: Sequence[int], name: str) -> Tensor:
     return x.reshape(x.shape + (1,) * missing)
 
 
-def select(part: Any, index: Tensor, num_classes: int, positions: Sequence[int]) -> Any:
+def select_parameters(part: Any, index: Tensor, num_classes: int, positions: Sequence[int]) -> Any:
     """Return a weighting or taper with its tensors where they apply.
 
     Args:
@@ -278,24 +278,24 @@ def select(part: Any, index: Tensor, num_classes: int, positions: Sequence[int])
         if x.ndim == 0:
             return x
         if not by_class:  # with one dimension of positions the first is the last
-            return x if len(positions) < 2 else lead(x, positions, "a tensor in a weighting or as taper")
+            return x if len(positions) < 2 else align_leading(x, positions, "a tensor in a weighting or as taper")
         if x.shape[0] != num_classes:
             raise ValueError(
                 f"PerClass: a tensor must have one entry for each of the {num_classes} classes, "
                 f"got shape {tuple(x.shape)}"
             )
-        return entries(x, index)
+        return take_rows(x, index)
 
-    return with_tensors(part, chosen) if tensors_in(part) else part
+    return map_tensors(part, chosen) if tensors_in(part) else part
 
 
 def log_taper(log_q: Tensor, taper: Parameter) -> Tensor:
     """Return log(q / (q + taper)), which falls to -inf where an example is already right; 0 at taper 0."""
     if isinstance(taper, Tensor):
-        log_q = floored(log_q)  # keeps -inf - (-inf) out of taper = 0
+        log_q = clamp_log(log_q)  # keeps -inf - (-inf) out of taper = 0
         return log_q - log_sum(taper, log_q)
     return logsigmoid(log_q - math.log(taper)) if taper > 0 else torch.zeros_like(log_q)
 
 
-def _merge(terms: tuple[Weighting, ...]) -> tuple[float, ...]:
+def _merge_breakpoints(terms: tuple[Weighting, ...]) -> tuple[float, ...]:
     return tuple(sorted({point for term in terms for point in term.breakpoints}))

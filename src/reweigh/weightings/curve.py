@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from reweigh.weightings.base import Kind, Weighting
 from reweigh.weightings.losses import LOG2
-from reweigh.weightings.parameter import holds
+from reweigh.weightings.parameter import all_true
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class FromCallable(Weighting):
             )
         w = w.expand_as(log_p)
         below = w < 0  # NaN is not: it passes, as everywhere
-        if not holds(~below):
+        if not all_true(~below):
             got, where = w[below][0].item(), p[below][0].item()
             raise ValueError(f"a weighting function must give w >= 0, got {got:g} at p = {where:g}: {self!r}")
         return w.log()

@@ -12,7 +12,7 @@ from torch import Tensor
 from reweigh.checks import integer
 from reweigh.weightings.base import FOCUS, POWERS, Form, Kind, Mode, Weighting
 from reweigh.weightings.dm import Beta
-from reweigh.weightings.parameter import Parameter, check, floored, holds, log_parameter, log_sum, power
+from reweigh.weightings.parameter import Parameter, all_true, check, clamp_log, log_parameter, log_sum, power
 
 LOG2 = math.log(2)
 
@@ -258,7 +258,7 @@ class AGCE(Weighting):
         check(self, "q", self.q, low=0)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        log_p = floored(log_p)
+        log_p = clamp_log(log_p)
         return LOG2 + log_q + (log_p + power(self.q - 1, log_sum(self.a, log_p)))
 
 
@@ -280,7 +280,7 @@ class AUL(Weighting):
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         # a - p = (a - 1) + (1 - p), with no subtraction left
-        log_q = floored(log_q)
+        log_q = clamp_log(log_q)
         return LOG2 + log_p + (log_q + power(self.q - 1, log_sum(self.a - 1, log_q)))
 
 
@@ -325,7 +325,7 @@ class ForwardSymmetric(Weighting):
         check(self, "rate", self.rate, low=0, high=1)
         limit = (self.num_classes - 1) / self.num_classes
         below = self.rate < limit
-        if not (holds(below) if isinstance(below, Tensor) else below):
+        if not (all_true(below) if isinstance(below, Tensor) else below):
             raise ValueError(f"ForwardSymmetric: rate must be below (C - 1)/C = {limit:g}, got {self.rate}")
 
     @property
@@ -336,7 +336,7 @@ class ForwardSymmetric(Weighting):
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         t, s = self.mixture
-        log_sp = floored(log_p) + log_parameter(s, log_p)
+        log_sp = clamp_log(log_p) + log_parameter(s, log_p)
         return LOG2 + log_q + (log_sp - log_sum(t, log_sp))
 
     @property

@@ -23,7 +23,7 @@ def is_readable(x: Tensor) -> bool:
     return in_checked_mode() or (x.device.type == "cpu" and not torch.compiler.is_compiling())
 
 
-def holds(condition: Tensor) -> bool:
+def all_true(condition: Tensor) -> bool:
     """Whether all of `condition` is true; taken on trust where it is not readable, as inside `vmap`."""
     if not is_readable(condition):
         return True
@@ -33,7 +33,7 @@ def holds(condition: Tensor) -> bool:
         return True
 
 
-def number_of(x: Tensor) -> float | None:
+def item_or_none(x: Tensor) -> float | None:
     """Return the value of a tensor with one element; None where it is not readable, as inside `vmap`."""
     try:
         number = x.item() if is_readable(x) else None
@@ -55,7 +55,7 @@ def check(owner: object, name: str, value: Parameter, low: float, high: float = 
     label = owner if isinstance(owner, str) else type(owner).__name__
     allowed = f"{'(' if low == -math.inf else '['}{low:g}, {high:g}{')' if high == math.inf else ']'}"
     if isinstance(value, Tensor):
-        good = holds((value >= low) & (value <= high) & value.isfinite())
+        good = all_true((value >= low) & (value <= high) & value.isfinite())
     else:
         number = plain_number(value)
         if number is None:
@@ -67,17 +67,17 @@ def check(owner: object, name: str, value: Parameter, low: float, high: float = 
         raise ValueError(f"{label}: {name} must be a number in {allowed}, got {value!r}")
 
 
-def entries(table: Tensor, index: Tensor) -> Tensor:
+def take_rows(table: Tensor, index: Tensor) -> Tensor:
     """table[index] along the first dimension; unlike that, also for a single index inside `vmap`.
 
-    >>> entries(torch.tensor([5.0, 6.0, 7.0]), torch.tensor([[2], [0]]))
+    >>> take_rows(torch.tensor([5.0, 6.0, 7.0]), torch.tensor([[2], [0]]))
     tensor([[7.],
             [5.]])
     """
     return table.index_select(0, index.reshape(-1)).reshape(index.shape + table.shape[1:])
 
 
-def floored(log_x: Tensor) -> Tensor:
+def clamp_log(log_x: Tensor) -> Tensor:
     """log x with a finite number for log 0, so that x ** a * x ** -a is 1 there as well.
 
     It is zero after the exponential, and so is any positive multiple of it that is not tiny.
@@ -86,9 +86,9 @@ def floored(log_x: Tensor) -> Tensor:
 
 
 def is_log_zero(log_x: Tensor) -> Tensor:
-    """Where x is 0: its logarithm is -inf, or a power of what `floored` has for that, so low that no logits lead there.
+    """Return whether x is 0: log x is -inf or a multiple of the bound of `clamp_log`, which no finite logits reach.
 
-    >>> is_log_zero(0.7 * floored(torch.tensor([-torch.inf, -1e9, 0.0])))
+    >>> is_log_zero(0.7 * clamp_log(torch.tensor([-torch.inf, -1e9, 0.0])))
     tensor([ True, False, False])
     """
     return log_x < torch.finfo(log_x.dtype).min * 1e-8
@@ -96,7 +96,7 @@ def is_log_zero(log_x: Tensor) -> Tensor:
 
 def power(exponent: Parameter, log_x: Tensor) -> Tensor:
     """log(x ** exponent), with 0 ** 0 = 1."""
-    return exponent * floored(log_x)
+    return exponent * clamp_log(log_x)
 
 
 def log_parameter(value: Parameter, like: Tensor) -> Tensor:
