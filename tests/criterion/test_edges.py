@@ -266,7 +266,7 @@ def test_negative_factors_are_refused_under_batch_normalisation() -> None:
 
 def test_functions_as_weightings() -> None:
     z, y = torch.tensor([[2.0, 0.0], [0.0, 1.0]], dtype=torch.float64), torch.tensor([0, 0])
-    with pytest.raises(ValueError, match=r"a weighting function must give w >= 0, got -0.38.* at p = 0.88.*: <lambda>"):
+    with pytest.raises(ValueError, match=r"must return w >= 0, got -0.38.* at p = 0.88.*: <lambda>"):
         Criterion(lambda p: 0.5 - p)(z, y)
     torch.testing.assert_close(grad_of(Criterion(torch.sqrt), z, y), grad_of(Criterion(lambda p: p**0.5), z, y))
     unknown = torch.full_like(z, math.nan)

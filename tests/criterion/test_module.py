@@ -81,6 +81,6 @@ def test_settings_are_refused_at_once(setting: dict[str, Any], told: str) -> Non
 
 def test_a_text_is_no_weighting_but_becomes_one() -> None:
     with pytest.raises(
-        TypeError, match=r"got the text 'CCE'; give the weighting itself, such as reweigh\.DM\(0\.5, 8\)"
+        TypeError, match=r"got the text 'CCE'; pass the weighting itself, such as reweigh\.DM\(0\.5, 8\)"
     ):
         Criterion("CCE")  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.weightings import Curve, FromCallable, as_weighting
-from reweigh.weightings.curve import written
+from reweigh.weightings.curve import constants_like
 
 
 class OfBoth(nn.Module):
@@ -51,7 +51,7 @@ def test_functions_of_nothing_or_of_three_are_refused() -> None:
 def test_the_points_of_a_curve_are_copied_to_no_other_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host would wait for a GPU at every call, and the iteration could not be captured."""
     numbers, log_p = [0.0, 0.3, 1 / 3], torch.full((5,), -0.5, dtype=torch.float64)
-    assert torch.equal(written(numbers, log_p), torch.tensor(numbers, dtype=torch.float64))
+    assert torch.equal(constants_like(numbers, log_p), torch.tensor(numbers, dtype=torch.float64))
     monkeypatch.setattr(Tensor, "new_tensor", lambda *_: pytest.fail("copied"))
     monkeypatch.setattr(torch, "tensor", lambda *_, **__: pytest.fail("copied"))
     curve, elsewhere = Curve(((0.0, 0.2), (0.3, 2.0), (1.0, 0.0))), log_p.to("meta")
@@ -69,7 +69,7 @@ def test_functions_that_give_something_else_are_refused() -> None:
     for wrong in (lambda p: p[:, None], lambda p: p[:2]):
         with pytest.raises(ValueError, match=r"one w for every p, of shape \(3,\), got shape \((3, 1|2,)\): <lambda>"):
             as_weighting(wrong)(p)
-    with pytest.raises(TypeError, match="must give a tensor or a number, got None: <lambda>"):
+    with pytest.raises(TypeError, match="must return a tensor or a number, got None: <lambda>"):
         as_weighting(lambda p: None)(p)  # type: ignore[arg-type, return-value]
     for one in (2.0, torch.tensor(2.0), torch.tensor([2.0])):
         assert as_weighting(lambda p, one=one: one)(p).tolist() == pytest.approx([2.0] * 3)

@@ -66,7 +66,7 @@ def test_a_number_outside_is_refused(value: Any) -> None:
 
 @pytest.mark.parametrize("lam", [torch.tensor([0.5, 1.0]), torch.ones(3, 1), torch.ones(4003)])
 def test_several_parameters_have_no_one_mode(lam: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="one mode for each of them"):
+    with pytest.raises(ValueError, match="one mode per element"):
         _ = DM(lam, 8.0).mode
 
 
