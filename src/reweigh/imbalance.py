@@ -124,9 +124,9 @@ def step(
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction is {fraction}; expected a number from 0 to 1")
     counts = np.bincount(clean, minlength=classes)
-    few = round(fraction * classes)
+    num_small = round(fraction * classes)
     wanted = counts.copy()
-    wanted[classes - few :] = np.minimum(wanted[classes - few :], quota(counts.max(), 1 / factor))
+    wanted[classes - num_small :] = np.minimum(wanted[classes - num_small :], quota(counts.max(), 1 / factor))
     return _keep(clean, wanted, kind_text("step", factor=factor, fraction=float(fraction)), seed)
 
 
@@ -160,9 +160,9 @@ def _check_factor(factor: float, name: str) -> float:
 def _keep(clean: Labels, wanted: Labels, kind: str, seed: Seed) -> Subset:
     """Keep the wanted[c] examples with the smallest random scores of every class."""
     present = np.bincount(clean, minlength=len(wanted))
-    lost = np.flatnonzero((present > 0) & (wanted < 1))
-    if lost.size:
-        raise ValueError(f"{kind} leaves nothing of class {lost[0]}, which has {present[lost[0]]} examples")
+    empty = np.flatnonzero((present > 0) & (wanted < 1))
+    if empty.size:
+        raise ValueError(f"{kind} leaves no example of class {empty[0]}, which has {present[empty[0]]}")
     rng, recorded = random_source(seed, "imbalance")
     order = np.lexsort((rng.random(len(clean)), clean))
     rank = np.arange(len(clean)) - (np.cumsum(present) - present)[clean[order]]
