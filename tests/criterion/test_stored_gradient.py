@@ -47,8 +47,8 @@ def by_formula(criterion: Any, logits: Tensor, target: Tensor, **call: Any) -> t
     return value.detach(), gradient.detach()
 
 
-def assert_same(got: Tensor, reference: Tensor) -> None:
-    torch.testing.assert_close(got, reference, rtol=16 * torch.finfo(got.dtype).eps, atol=1e-37)
+def same(got: Tensor, wanted: Tensor) -> None:
+    torch.testing.assert_close(got, wanted, rtol=16 * torch.finfo(got.dtype).eps, atol=1e-37)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -68,8 +68,8 @@ def test_stored_gradient_equals_the_formula(
         logits.view(-1)[0] = -torch.inf
     criterion = Criterion(weighting, **setting)
     expected = by_formula(criterion, logits, target)
-    for got, reference in zip(result(criterion, logits, target), expected, strict=True):
-        assert_same(got, reference)
+    for got, wanted in zip(result(criterion, logits, target), expected, strict=True):
+        same(got, wanted)
 
 
 SPECIAL = ("ignored", "one class", "no class", "lowest", "nan", "infinite")
@@ -110,8 +110,8 @@ def test_special_rows_and_types(case: str, normalise: Any) -> None:
         target = target.to(torch.uint8)
     criterion = Criterion(weighting, normalise=normalise)
     expected = by_formula(criterion, logits, target)
-    for got, reference in zip(result(criterion, logits, target), expected, strict=True):
-        torch.testing.assert_close(got, reference, rtol=1e-6, atol=0, equal_nan=True)
+    for got, wanted in zip(result(criterion, logits, target), expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-6, atol=0, equal_nan=True)
 
 
 def test_class_weights_sample_weights_and_log_normaliser() -> None:
@@ -120,8 +120,8 @@ def test_class_weights_sample_weights_and_log_normaliser() -> None:
     criterion = Criterion(DM(0.5, 8), weight=torch.tensor([1.0, 0.0, 2.0, 3.0]))
     call = {"sample_weight": torch.rand(6, generator=rng), "log_normaliser": torch.tensor(1.5)}
     expected = by_formula(criterion, logits, target, **call)
-    for got, reference in zip(result(criterion, logits, target, **call), expected, strict=True):
-        assert torch.equal(got, reference)
+    for got, wanted in zip(result(criterion, logits, target, **call), expected, strict=True):
+        same(got, wanted)
 
 
 def test_second_backward_pass_and_second_derivative() -> None:
@@ -145,8 +145,8 @@ def test_weights_beyond_float32_are_scaled_before_rounding(beta: float, factor: 
         return factor * criterion(z, y)
 
     expected = by_formula(scaled, logits, target)
-    for got, reference in zip(result(scaled, logits, target), expected, strict=True):  # type: ignore[arg-type]
-        torch.testing.assert_close(got, reference, rtol=1e-5, atol=0)
+    for got, wanted in zip(result(scaled, logits, target), expected, strict=True):  # type: ignore[arg-type]
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=0)
         assert torch.isfinite(got).all()
 
 
@@ -155,8 +155,8 @@ def test_weights_beyond_float64(normalise: Any) -> None:
     logits, target = torch.randn(6, 4, generator=torch.Generator().manual_seed(8)), torch.arange(6) % 4
     criterion = Criterion(DM(0, 2000), normalise=normalise)
     expected = by_formula(criterion, logits, target)
-    for got, reference in zip(result(criterion, logits, target), expected, strict=True):
-        torch.testing.assert_close(got, reference, rtol=1e-6, atol=0)
+    for got, wanted in zip(result(criterion, logits, target), expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -169,8 +169,8 @@ def test_scalar_log_weight_of_any_dtype(normalise: Any, dtype: torch.dtype) -> N
     logits, target = torch.randn(4, 3, generator=torch.Generator().manual_seed(7)), torch.tensor([0, 1, 2, 0])
     criterion = Criterion(Constant(), normalise=normalise)
     expected = by_formula(criterion, logits, target)
-    for got, reference in zip(result(criterion, logits, target), expected, strict=True):
-        assert_same(got, reference)
+    for got, wanted in zip(result(criterion, logits, target), expected, strict=True):
+        same(got, wanted)
 
 
 def test_batched_gradients() -> None:
@@ -196,4 +196,4 @@ def test_gradient_is_independent_of_the_value(normalise: Any) -> None:
     logits, target = torch.randn(6, 4, generator=torch.Generator().manual_seed(3)), torch.arange(6) % 4
     cross_entropy = Criterion(DM(0.5, 8), normalise=normalise)
     objective = Criterion(DM(0.5, 8), normalise=normalise, value="objective")
-    assert_same(result(cross_entropy, logits, target)[1], result(objective, logits, target)[1])
+    same(result(cross_entropy, logits, target)[1], result(objective, logits, target)[1])

@@ -1,4 +1,4 @@
-"""The criterion agrees with torch on its sample inputs of cross entropy, except for the documented differences."""
+"""torch's own sample inputs of cross entropy, with the documented differences as the only exceptions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MODULE_SAMPLES = [
 
 
 def differs(target: Tensor, settings: dict[str, Any]) -> bool:
-    """Return whether docs/criterion.md documents a difference for a call."""
+    """Whether docs/criterion.md lists a call among the differences."""
     if not target.is_floating_point():
-        return bool((target == settings.get("ignore_index", -100)).all())  # no valid label: 0 instead of NaN
+        return bool((target == settings.get("ignore_index", -100)).all())  # nothing valid: 0 instead of NaN
     return settings.get("weight") is not None and settings.get("reduction", "mean") == "mean"
 
 
@@ -76,7 +76,7 @@ def test_signature() -> None:
     torch.testing.assert_close(ours(logits, target), theirs(logits, target))
 
 
-def test_class_weights_set_after_a_call_take_effect() -> None:
+def test_weights_given_after_a_first_call_take_effect() -> None:
     logits, target = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
     weight = torch.tensor([1.0, 5.0, 0.1])
     criterion, expected = Criterion(CCE()), Criterion(CCE(), weight)(logits, target)
