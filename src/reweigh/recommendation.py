@@ -83,6 +83,7 @@ def recommend(num_classes: int, noise_rate: float | None = None) -> Recommendati
         raise ValueError(f"num_classes is {num_classes!r}; expected a whole number from 2")
     if noise_rate is not None and (rate is None or not 0 <= rate < 1):
         raise ValueError(f"noise_rate is {noise_rate!r}; expected None or a number in [0, 1)")
+    table: tuple[_Measured, ...]
     if classes <= FEW_CLASSES:
         table = _IMDB_SETTINGS
     elif classes < MANY_CLASSES:
