@@ -1,4 +1,4 @@
-"""One torch thread for all tests: small tensors gain nothing from two, and several processes share the cores."""
+"""Settings for all tests: one torch thread, because tensors are small, and no Hypothesis deadline."""
 
 from __future__ import annotations
 
@@ -6,6 +6,5 @@ import hypothesis
 import torch
 
 torch.set_num_threads(1)
-# a busy machine is no fault of the code
-hypothesis.settings.register_profile("patient", hypothesis.settings.default, deadline=None)
-hypothesis.settings.load_profile("patient")
+hypothesis.settings.register_profile("no-deadline", hypothesis.settings.default, deadline=None)
+hypothesis.settings.load_profile("no-deadline")

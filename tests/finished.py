@@ -1,4 +1,4 @@
-"""What two runs that should be one and the same are compared by."""
+"""File contents of finished runs, for comparing two runs that should be identical."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a finished run that decides what it is, by name; how long it took is not among them."""
+    """Return the contents of a finished run's files by name, without the lock and the training time."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock")
-    found = {path.name: path.read_bytes() for path in files}
-    result = json.loads(found["result.json"])
+    contents_by_name = {path.name: path.read_bytes() for path in files}
+    result = json.loads(contents_by_name["result.json"])
     del result["seconds"]
-    return found | {"result.json": json.dumps(result).encode()}
+    return contents_by_name | {"result.json": json.dumps(result).encode()}
 
 
 def learnt(folder: Path) -> dict[str, bytes]:
-    """`contents` without the header, which says how, and by which commit, it was carried out."""
+    """Return `contents` without the header, which records options and commit."""
     return {name: content for name, content in contents(folder).items() if name != "run.json"}

@@ -1,7 +1,7 @@
-"""One list of weightings for every property test, each with its formula written anew from the papers.
+"""Weightings for the property tests, each with its formula from the papers.
 
-`formula(p, q, m)` takes a math module (mpmath), so that nothing of the library's own log-domain form is used;
-`loss(p)` is the published loss in torch, where there is one, normalised to fall to 0 at p = 1 where that is finite.
+`formula(p, q, m)` takes a math module (mpmath) and does not use the library's log-domain form; `loss(p)` is the
+published loss in torch, if any, shifted to be 0 at p = 1 if it is finite there.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ INSTANCES = [
     Instance(FromCallable(lambda p, q: 4 * p * q), lambda p, q, m: 4 * p * q),
 ]
 
-# A drawn curve has no formula of its own beyond its points; it joins the properties that need none.
+# A curve has no formula; it is used in tests that need none.
 CURVE = Curve(((0.0, 0.2), (0.3, 2.0), (0.6, 1.0), (1.0, 0.0)))
 WEIGHTINGS = [*(instance.weighting for instance in INSTANCES), CURVE]
 FROM_LOSSES = [instance for instance in INSTANCES if instance.loss is not None]

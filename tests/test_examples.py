@@ -1,4 +1,4 @@
-"""The examples run and print what their docstrings show."""
+"""The examples run and print the output shown in their docstrings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def output(name: str) -> str:
-    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # these nets are too small for two
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # the networks are too small for more
     command = [sys.executable, EXAMPLES / name]
     return subprocess.run(command, check=True, capture_output=True, text=True, env=one_thread).stdout
 
 
 def test_drop_in() -> None:
     cce, gce, dm = (float(line.split()[-2]) for line in output("drop_in.py").splitlines())
-    assert min(gce, dm) > cce + 5  # not the exact figures, which depend on the machine
+    assert min(gce, dm) > cce + 5  # exact accuracies depend on the machine
 
 
 def test_what_does_it_emphasise() -> None:

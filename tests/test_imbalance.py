@@ -28,7 +28,7 @@ def test_several_minorities() -> None:
     assert imbalance.ratio(TEN, 5, minority=(0, 3)).counts.tolist() == [100, 500, 500, 100] + [500] * 6
 
 
-def test_the_published_long_tails() -> None:
+def test_long_tail_reproduces_published_counts() -> None:
     """CIFAR-10-LT and CIFAR-100-LT at imbalance 100 have 12,406 and 10,847 images."""
     ten = imbalance.long_tail(np.repeat(np.arange(10), 5000), 100)
     assert ten.counts.tolist() == [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
@@ -37,7 +37,7 @@ def test_the_published_long_tails() -> None:
     assert (hundred.counts[0], hundred.counts[-1]) == (500, 5)
 
 
-def test_steps() -> None:
+def test_step() -> None:
     assert imbalance.step(TEN, 10).counts.tolist() == [500] * 5 + [50] * 5
     assert imbalance.step(TEN, 100, fraction=0.2).counts.tolist() == [500] * 8 + [5] * 2
     assert imbalance.step(TEN, 10, fraction=0).counts.tolist() == [500] * 10
@@ -48,10 +48,10 @@ MAKERS = {
     "long_tail": lambda labels, factor, seed: imbalance.long_tail(labels, factor, seed, num_classes=3),
     "step": lambda labels, factor, seed: imbalance.step(labels, factor, 0.5, seed, num_classes=3),
 }
-every = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+each_kind = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 
 
-@every
+@each_kind
 @given(
     order=st.permutations([0] * 20 + [1] * 20 + [2] * 20),
     factor=st.floats(1, 20),
@@ -70,7 +70,7 @@ def test_indices_are_sorted_unique_and_counted(make, order: list[int], factor: f
     assert make(labels, factor, seed).hash == subset.hash
 
 
-@every
+@each_kind
 def test_a_stronger_imbalance_keeps_a_subset(make) -> None:
     labels = np.arange(300) % 3
     weak, strong = make(labels, 2, 5), make(labels, 10, 5)
@@ -78,46 +78,46 @@ def test_a_stronger_imbalance_keeps_a_subset(make) -> None:
     assert make(labels, 10, 6).hash != strong.hash
 
 
-@every
+@each_kind
 def test_a_generator_is_accepted(make) -> None:
     labels = np.arange(300) % 3
-    first, again = (make(labels, 5, np.random.default_rng(1)) for _ in range(2))
-    assert first.hash == again.hash
+    first, second = (make(labels, 5, np.random.default_rng(1)) for _ in range(2))
+    assert first.hash == second.hash
     assert first.seed is None
 
 
-@every
+@each_kind
 @pytest.mark.parametrize("factor", [0.5, -1, float("nan"), float("inf")])
-def test_factors_are_at_least_1(make, factor: float) -> None:
+def test_factors_below_1_raise(make, factor: float) -> None:
     with pytest.raises(ValueError, match="expected 1 or more"):
         make(np.arange(30) % 3, factor, 0)
 
 
-@every
-def test_no_class_is_lost_silently(make) -> None:
-    with pytest.raises(ValueError, match="leaves nothing of class"):
+@each_kind
+def test_an_empty_class_raises(make) -> None:
+    with pytest.raises(ValueError, match="leaves no example of class"):
         make(np.arange(30) % 3, 11, 0)
 
 
 @pytest.mark.parametrize("minority", [3, -1, (), (0, 1, 2)])
-def test_minorities_are_some_of_the_classes(minority) -> None:
+def test_minority_must_be_some_classes(minority) -> None:
     with pytest.raises(ValueError, match="minority is"):
         imbalance.ratio(np.arange(30) % 3, 2, minority)
 
 
-def test_a_ratio_that_needs_more_examples_is_refused() -> None:
+def test_a_ratio_that_needs_more_examples_raises() -> None:
     with pytest.raises(ValueError, match="it needs 50 examples of class 0, which has 10"):
         imbalance.ratio([0] * 10 + [1] * 100, 2, 0)
 
 
-def test_other_refusals() -> None:
+def test_bad_arguments_raise() -> None:
     with pytest.raises(ValueError, match="one class"):
         imbalance.long_tail([0, 0], 2)
     with pytest.raises(ValueError, match=r"fraction is 1\.5"):
         imbalance.step([0, 1], 2, fraction=1.5)
 
 
-def test_kept_examples_from_a_file(tmp_path: Path) -> None:
+def test_kept_reads_a_mask_file(tmp_path: Path) -> None:
     file = tmp_path / "kept.npy"
     np.save(file, np.array([1, 0, 1, 1], np.uint8))
     subset = imbalance.kept([0, 0, 1, 2], file, num_classes=4)
@@ -136,9 +136,9 @@ def test_kept_examples_from_a_file(tmp_path: Path) -> None:
         imbalance.kept([0, 1], file)
 
 
-def test_a_class_that_is_absent_stays_absent() -> None:
+def test_an_absent_class_stays_absent() -> None:
     assert imbalance.long_tail([0] * 4 + [2] * 4, 2, num_classes=3).counts.tolist() == [4, 0, 2]
 
 
-def test_repr_names_the_kind() -> None:
+def test_repr_contains_the_kind() -> None:
     assert repr(imbalance.ratio(IMDB, 50, 0)).startswith("Subset(ratio(ratio=50.0, minority=(0,)), counts=[250, 12500]")

@@ -1,4 +1,4 @@
-"""AUROC and average precision against scikit-learn's, ties included."""
+"""AUROC and average precision agree with scikit-learn, including ties."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ EXAMPLES = st.lists(st.tuples(SCORES, st.booleans()), min_size=2)
 @given(EXAMPLES.filter(lambda rows: len({positive for _, positive in rows}) == 2))
 def test_both_agree_with_scikit_learn(rows: list[tuple[float, bool]]) -> None:
     score, positive = (np.array(column) for column in zip(*rows, strict=True))
-    mine = torch.from_numpy(score), torch.from_numpy(positive)
-    np.testing.assert_allclose(auroc(*mine), roc_auc_score(positive, score), atol=1e-12)
-    np.testing.assert_allclose(average_precision(*mine), average_precision_score(positive, score), atol=1e-12)
+    inputs = torch.from_numpy(score), torch.from_numpy(positive)
+    np.testing.assert_allclose(auroc(*inputs), roc_auc_score(positive, score), atol=1e-12)
+    np.testing.assert_allclose(average_precision(*inputs), average_precision_score(positive, score), atol=1e-12)
 
 
 def test_without_positives_or_negatives_the_score_is_nan() -> None:

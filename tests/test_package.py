@@ -1,4 +1,4 @@
-"""The package as a whole: its public names, what importing it costs, and which room may import which."""
+"""Public names, import cost and import direction of the package."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ def test_public_names() -> None:
 
 
 def loaded_by(code: str) -> set[str]:
-    """The modules that a program loads."""
+    """Return the modules that a program loads."""
     program = f"import sys\n{code}\nprint(*sorted(sys.modules))"
     result = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     return set(result.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize("code", ["import reweigh", "import reweigh.lab.spec", "import reweigh.lab.cli"])
-def test_torch_is_not_imported_before_it_is_needed(code: str) -> None:
+def test_torch_is_imported_lazily(code: str) -> None:
     assert not loaded_by(code) & {"torch", "numpy"}
 
 
 @pytest.mark.parametrize(
-    ("code", "most"), [("from reweigh import Criterion, DM", 15), ("from reweigh import find_suspects", 20)]
+    ("code", "limit"), [("from reweigh import Criterion, DM", 15), ("from reweigh import find_suspects", 20)]
 )
-def test_the_library_imports_little_and_nothing_of_the_bench(code: str, most: int) -> None:
+def test_importing_the_library_loads_few_modules(code: str, limit: int) -> None:
     modules = loaded_by(code)
     ours = {name for name in modules if name.partition(".")[0] == "reweigh"}
-    assert len(ours) <= most, sorted(ours)
+    assert len(ours) <= limit, sorted(ours)
     assert not any(name.startswith(("reweigh.lab.", "paper")) or name == "reweigh.lab" for name in modules)
     assert not modules & {"typer", "PIL", "safetensors", "sklearn", "matplotlib", "pyarrow", "gensim", "scipy"}
 
 
 def imports(path: Path) -> set[str]:
-    """The modules of this repository that a file imports, at its top or inside."""
-    found = set()
+    """Return the modules of this repository that a file imports, including nested imports."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.partition(".")[0] in ("reweigh", "paper")}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in names if name.partition(".")[0] in ("reweigh", "paper")}
 
 
 LIBRARY = [path for path in SOURCE.rglob("*.py") if "lab" not in path.relative_to(SOURCE).parts]

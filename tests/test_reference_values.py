@@ -1,4 +1,4 @@
-"""Numbers obtained independently in high precision, and identities of the paper."""
+"""Values computed independently in high precision, and identities from the paper."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_unit_integral(parameters: tuple[float, float], expected: float) -> None
     assert integral(DM(*parameters)).item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_unit_integral_of_all_at_once() -> None:
+def test_unit_integral_with_tensor_parameters() -> None:
     lam, beta = (torch.tensor(column, dtype=torch.float64) for column in zip(*Z, strict=True))
     torch.testing.assert_close(
         integral(DM(lam, beta)), torch.tensor([*Z.values()], dtype=torch.float64), rtol=1e-12, atol=0
@@ -63,7 +63,7 @@ def test_closed_forms_of_the_integral() -> None:
     for alpha, eta in ((0.3, 0.4), (1.7, 2.0), (5.0, 0.5)):
         expected = math.gamma(alpha) * math.gamma(eta) / math.gamma(alpha + eta)
         assert integral(Beta(alpha, eta)).item() == pytest.approx(expected, rel=1e-12)
-        # by quadrature, with the slow tails that a plain cut at +-60 would lose
+        # by quadrature, whose slow tails reach beyond the margin limit of ±60
         assert integral(Beta(alpha, eta) * reweigh.Uniform()).item() == pytest.approx(expected, rel=1e-9)
 
 
@@ -82,7 +82,7 @@ def test_potential(parameters: tuple[float, float], at_01: float, at_50: float, 
     assert rest.tolist() == pytest.approx([at_01, at_50, at_99], rel=1e-7)
 
 
-def test_potential_at_the_far_end() -> None:
+def test_potential_at_margin_minus_60() -> None:
     for parameters, expected in (((0.5, 8), 30.84725), ((1, 8), 9.003205), ((2, 24), 31.773267)):
         margin = torch.tensor([-60.0], dtype=torch.float64)
         assert (potential(DM(*parameters), margin) + margin / 2).item() == pytest.approx(expected, rel=1e-6)
@@ -154,13 +154,13 @@ def test_modes_of_published_losses(weighting: reweigh.Weighting, expected: float
     ],
     ids=str,
 )
-def test_the_first_step_relative_to_cce(classes: int, weighting: reweigh.Weighting, expected: float) -> None:
-    """m at p = 1/C, which decides whether training starts at all."""
+def test_initial_weight_relative_to_cce(classes: int, weighting: reweigh.Weighting, expected: float) -> None:
+    """w at p = 1/C relative to CCE's, on which the start of training depends."""
     assert weighting(1 / classes) / CCE()(1 / classes) == pytest.approx(expected, rel=0.05)
 
 
-def test_symmetric_cross_entropy_is_clip_and_log() -> None:
-    """As the published program has it: labels clipped at 1e-4, natural logarithms."""
+def test_sl_equals_the_published_program() -> None:
+    """The published program clips labels at 1e-4 and uses natural logarithms."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(64, 10, generator=generator, dtype=torch.float64, requires_grad=True)
     target = torch.randint(10, (64,), generator=generator)
@@ -168,8 +168,8 @@ def test_symmetric_cross_entropy_is_clip_and_log() -> None:
     reverse = -(logits.softmax(1) * label.log()).sum(1)
     published = 0.1 * torch.nn.functional.cross_entropy(logits, target) + reverse.mean()
     (expected,) = torch.autograd.grad(published, logits)
-    (found,) = torch.autograd.grad(reweigh.Criterion(reweigh.SL(0.1, -math.log(1e-4)))(logits, target), logits)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-14)
+    (gradient,) = torch.autograd.grad(reweigh.Criterion(reweigh.SL(0.1, -math.log(1e-4)))(logits, target), logits)
+    torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-14)
 
 
 def test_integrals_of_published_losses() -> None:

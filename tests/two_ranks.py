@@ -1,4 +1,4 @@
-"""What each rank of criterion/test_distributed.py runs; a module of its own, so that a spawned process finds it."""
+"""The worker of criterion/test_distributed.py, in a module that spawned processes can import."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CASES: dict[str, tuple[Weighting, str | None, float]] = {
     "plain": (CCE(), None, 0.0),
     "unit": (GCE(0.7), "unit", 1e-3),
 }
-# unequal shards: rank 0 has five rows, rank 1 two, neither of which is valid in the second half of the cases
+# unequal shards: five rows on rank 0 and two on rank 1, which are ignored if `valid` is False
 SHARDS = [slice(0, 5), slice(5, 7)]
 
 
@@ -41,15 +41,15 @@ def gradients(net: nn.Module) -> torch.Tensor:
 
 def worker(rank: int, port: int, folder: str) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
-    importlib.import_module("torch.distributed.nn")  # before there is a group: it keeps one as a default
+    importlib.import_module("torch.distributed.nn")  # before init_process_group, because it stores a default group
     dist.init_process_group("gloo", rank=rank, world_size=2)
-    torch.save(answers(rank), Path(folder) / f"{rank}.pt")
+    torch.save(results_of(rank), Path(folder) / f"{rank}.pt")
     leave_group()
-    left = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
-    assert not [name for name in left if "gloo" in name], left  # one there at exit can abort the process
+    threads = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
+    assert not [name for name in threads if "gloo" in name], threads  # a gloo thread left at exit can abort the process
 
 
-def answers(rank: int) -> dict[str, torch.Tensor]:
+def results_of(rank: int) -> dict[str, torch.Tensor]:
     group, results = dist.group.WORLD, {}
     for valid in (True, False):
         for case, (weighting, normalise, taper) in CASES.items():
@@ -66,15 +66,15 @@ def answers(rank: int) -> dict[str, torch.Tensor]:
     wrapped = DistributedDataParallel(net)
     BinaryCriterion(DM(0.5, 8), process_group=group)(wrapped(x[SHARDS[rank]]), onehot[SHARDS[rank]]).backward()
     results["binary"] = gradients(net)
-    results["nothing"] = nothing_counts(group)
+    results["zero weights"] = zero_weight_results(group)
     return results
 
 
-def nothing_counts(group: object) -> torch.Tensor:
-    """The values and gradients of batches whose s are all 0, in one vector."""
+def zero_weight_results(group: object) -> torch.Tensor:
+    """Return the values and gradients of batches with s = 0 everywhere, in one vector."""
     logits, target, zeros = torch.randn(3, 4), torch.tensor([0, 1, 2]), torch.zeros(3, 4)
     alone, ignored = torch.tensor([[900.0, -torch.inf, 0.0]]), torch.tensor([-100])
-    found = []
+    results = []
     for weighting in (CCE(), DM(0.5, 8)):
         plain = Criterion(weighting, process_group=group)
         by_class = Criterion(weighting, weight=torch.zeros(4), process_group=group)
@@ -84,5 +84,5 @@ def nothing_counts(group: object) -> torch.Tensor:
         ):
             z = z.clone().requires_grad_()
             value = criterion(z, y, sample_weight=s)
-            found += [value.detach()[None], *torch.autograd.grad(value, z)]
-    return torch.cat([each.flatten() for each in found])
+            results += [value.detach()[None], *torch.autograd.grad(value, z)]
+    return torch.cat([each.flatten() for each in results])

@@ -40,14 +40,14 @@ from reweigh.margin import (
 )
 from reweigh.targets import Factors, Labels, check_tensors, one_of, read
 from reweigh.weightings import Weighting, as_weighting
-from reweigh.weightings.compose import is_tapered, log_taper, select, tensors_in, with_tensors
+from reweigh.weightings.compose import is_tapered, log_taper, map_tensors, select_parameters, tensors_in
 from reweigh.weightings.parameter import (
     Parameter,
+    all_true,
     check,
-    entries,
-    holds,
     in_checked_mode,
     is_log_zero,
+    take_rows,
 )
 
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
@@ -312,7 +312,7 @@ def _with(settings: Settings, parameters: Sequence[Tensor]) -> Settings:
     if not parameters:
         return settings
     remaining = iter(parameters)
-    weighting, taper = with_tensors((settings.weighting, settings.taper), lambda *_: next(remaining))
+    weighting, taper = map_tensors((settings.weighting, settings.taper), lambda *_: next(remaining))
     return replace(settings, weighting=weighting, taper=taper)
 
 
@@ -380,7 +380,7 @@ def _weigh(
     s, has_shares = labels.s, settings.has_shares
     log_p, log_q = log_probabilities(m)
     parts = (settings.weighting, settings.taper)
-    weighting, taper = select(parts, labels.classes, labels.num_classes, labels.positions)
+    weighting, taper = select_parameters(parts, labels.classes, labels.num_classes, labels.positions)
     log_w = weighting.log_weight(log_p, log_q)
     is_idle = _is_idle(m, labels)
     log_w = log_w.masked_fill(is_idle, -math.inf)
@@ -494,12 +494,12 @@ def log_class_totals(log_w: Tensor, s: Tensor, index: Tensor, num_classes: int, 
     if group is not None:
         dist.all_reduce(top, dist.ReduceOp.MAX, group)
     top = torch.where(is_log_zero(top), 0.0, top)
-    w = (log_w - entries(top, index)).clamp_max(CEILING[log_w.dtype]).exp()
+    w = (log_w - take_rows(top, index)).clamp_max(CEILING[log_w.dtype]).exp()
     total, mass = per_class(_times(s, w)), per_class(s)
     is_empty, everything = total == 0, mass.sum()
     share = torch.where(is_empty, 1.0, mass / torch.where(everything == 0, 1.0, everything))
     of_class = torch.where(is_empty, -math.inf, top + torch.where(is_empty, 1.0, total).log() - share.log())
-    return entries(of_class, index)
+    return take_rows(of_class, index)
 
 
 def group_size(group: Any) -> float:
@@ -529,7 +529,7 @@ def check_call(
         raise TypeError(f"logits must be floating point, got {logits.dtype}")
     if logits.ndim == 0 and not settings.binary:
         raise ValueError("logits must be shaped (C), (N, C) or (N, C, d1, ...), got a scalar")
-    if in_checked_mode() and not holds(~logits.isnan()):
+    if in_checked_mode() and not all_true(~logits.isnan()):
         where = tuple(logits.isnan().nonzero()[0].tolist())
         raise ValueError(f"logits must not be NaN under torch.autograd.detect_anomaly, got NaN at {where}")
     if log_normaliser is not None and settings.normalise != "batch":
@@ -538,7 +538,7 @@ def check_call(
         )
     if settings.has_shares:
         for name, factor in factors._asdict().items():
-            if factor is not None and not holds(factor.detach() >= 0):
+            if factor is not None and not all_true(factor.detach() >= 0):
                 least = factor.min().item()
                 raise ValueError(f"{name} must be >= 0 under normalise={settings.normalise!r}, got {least:g}")
 
@@ -551,7 +551,7 @@ def log_normaliser_of(logits: Tensor, target: Tensor, settings: Settings, factor
         raise ValueError("log_normaliser adds up over micro-batches under normalise='batch', not under 'class'")
     labels = _read(logits, target, settings, factors)
     m = _margin_of(logits, labels)
-    weighting = select(settings.weighting, labels.classes, labels.num_classes, labels.positions)
+    weighting = select_parameters(settings.weighting, labels.classes, labels.num_classes, labels.positions)
     is_idle = _is_idle(m, labels)
     log_w = weighting.log_weight(*log_probabilities(m)).masked_fill(is_idle, -math.inf)
     log_z = _log_total(log_w, is_idle, labels, settings)
@@ -604,7 +604,7 @@ def batch_stats(
     labels = _read(logits, target, settings, factors)
     m = _margin_of(logits, labels)
     log_p, log_q = log_probabilities(m)
-    chosen = select(settings.weighting, labels.classes, labels.num_classes, labels.positions)
+    chosen = select_parameters(settings.weighting, labels.classes, labels.num_classes, labels.positions)
     log_w = chosen.log_weight(log_p, log_q)
     shares = replace(settings, normalise=settings.normalise if settings.has_shares else "batch")
     _, norm = _weigh(logits, m, labels, shares, None)

@@ -1,6 +1,6 @@
 """Imbalanced training sets: pure functions from labels to the indices to keep.
 
-With the same seed a stronger imbalance keeps a subset of what a weaker one keeps.
+For a given seed, a stronger imbalance keeps a subset of the examples that a weaker one keeps.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from reweigh.noise.files import read_array
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """The examples that stay.
+    """The indices of the examples to keep.
 
     Args:
         indices: sorted, so that the order of the examples is preserved.
-        counts: number of examples that stay, by class.
+        counts: number of kept examples, by class.
         kind: the imbalance as an expression, such as "long_tail(factor=100.0)".
-        seed: None when the caller passed a generator.
+        seed: None if the caller passed a generator.
         hash: sha256 of `indices` as little-endian int64.
     """
 
@@ -52,37 +52,37 @@ def ratio(
 
     Args:
         labels: N class ids.
-        ratio: majority to minority, 1 or more.
-        minority: the class, or the classes, to thin out.
-        seed: of the draw, or a generator.
+        ratio: size of the majority over that of the minority, 1 or more.
+        minority: the class or classes to subsample.
+        seed: random seed, or a generator.
         num_classes: C; by default the largest label + 1.
 
-    IMDB at 10:1 is 12,500 positive reviews with 1,250 negative ones.
+    For example, IMDB at 10:1 has 12,500 positive and 1,250 negative reviews.
 
     >>> ratio([0] * 10 + [1] * 10, 5, minority=0).counts.tolist()
     [2, 10]
     """
     clean, classes = check_labels(labels, num_classes)
-    few = tuple(dict.fromkeys([minority] if isinstance(minority, int | np.integer) else minority))
-    if not few or len(few) >= classes or not all(0 <= c < classes for c in few):
+    minorities = tuple(dict.fromkeys([minority] if isinstance(minority, int | np.integer) else minority))
+    if not minorities or len(minorities) >= classes or not all(0 <= c < classes for c in minorities):
         raise ValueError(f"minority is {minority!r}; expected some, not all, of the classes 0 to {classes - 1}")
     factor = _check_factor(ratio, "ratio")
     counts = np.bincount(clean, minlength=classes)
     wanted = counts.copy()
-    wanted[list(few)] = quota(np.delete(counts, few).max(), 1 / factor)
-    for c in few:
+    wanted[list(minorities)] = quota(np.delete(counts, minorities).max(), 1 / factor)
+    for c in minorities:
         if wanted[c] > counts[c]:
             raise ValueError(f"ratio is {factor:g}: it needs {wanted[c]} examples of class {c}, which has {counts[c]}")
-    return _keep(clean, wanted, kind_text("ratio", ratio=factor, minority=few), seed)
+    return _keep(clean, wanted, kind_text("ratio", ratio=factor, minority=minorities), seed)
 
 
 def long_tail(labels: npt.ArrayLike, factor: float, seed: Seed = 0, num_classes: int | None = None) -> Subset:
-    """Keep floor(n factor^(-c / (C - 1))) examples of class c, n the size of the largest class.
+    """Keep floor(n factor^(-c / (C - 1))) examples of class c, where n is the size of the largest class.
 
     Args:
         labels: N class ids.
-        factor: largest over smallest class, 1 or more; a class with fewer examples keeps all.
-        seed: of the draw, or a generator.
+        factor: size of the largest over that of the smallest class, 1 or more; a class with fewer examples keeps all.
+        seed: random seed, or a generator.
         num_classes: C; by default the largest label + 1.
 
     >>> long_tail(sorted([0, 1, 2] * 100), 100).counts.tolist()
@@ -91,7 +91,7 @@ def long_tail(labels: npt.ArrayLike, factor: float, seed: Seed = 0, num_classes:
     clean, classes = check_labels(labels, num_classes)
     factor = _check_factor(factor, "factor")
     if classes < 2:
-        raise ValueError("labels has one class; a long tail needs two or more")
+        raise ValueError("labels has one class; expected two or more")
     counts = np.bincount(clean, minlength=classes)
     share = factor ** -(np.arange(classes) / (classes - 1))
     wanted = np.minimum(counts, quota(counts.max() * share, 1))
@@ -105,13 +105,15 @@ def step(
     seed: Seed = 0,
     num_classes: int | None = None,
 ) -> Subset:
-    """Keep floor(n / factor) examples of the last round(fraction C) classes, n the largest class, and all others.
+    """Keep floor(n / factor) examples of the last round(fraction C) classes and all examples of the others.
+
+    n is the size of the largest class.
 
     Args:
         labels: N class ids.
-        factor: large over small class, 1 or more.
-        fraction: share of the classes that are small.
-        seed: of the draw, or a generator.
+        factor: size of a large over that of a small class, 1 or more.
+        fraction: fraction of the classes to make small.
+        seed: random seed, or a generator.
         num_classes: C; by default the largest label + 1.
 
     >>> step(sorted([0, 1, 2, 3] * 100), 10).counts.tolist()
@@ -122,16 +124,16 @@ def step(
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction is {fraction}; expected a number from 0 to 1")
     counts = np.bincount(clean, minlength=classes)
-    few = round(fraction * classes)
+    num_small = round(fraction * classes)
     wanted = counts.copy()
-    wanted[classes - few :] = np.minimum(wanted[classes - few :], quota(counts.max(), 1 / factor))
+    wanted[classes - num_small :] = np.minimum(wanted[classes - num_small :], quota(counts.max(), 1 / factor))
     return _keep(clean, wanted, kind_text("step", factor=factor, fraction=float(fraction)), seed)
 
 
 def kept(
     labels: npt.ArrayLike, file: str | os.PathLike[str], hash: str | None = None, num_classes: int | None = None
 ) -> Subset:
-    """Keep the examples marked in a .npy file: 1 for each that stays, 0 for each that is left out.
+    """Keep the examples marked with 1 in a .npy file of zeros and ones.
 
     Args:
         labels: N class ids.
@@ -156,11 +158,11 @@ def _check_factor(factor: float, name: str) -> float:
 
 
 def _keep(clean: Labels, wanted: Labels, kind: str, seed: Seed) -> Subset:
-    """Keep wanted[c] examples of every class, those with the smallest random scores."""
+    """Keep the wanted[c] examples with the smallest random scores of every class."""
     present = np.bincount(clean, minlength=len(wanted))
-    lost = np.flatnonzero((present > 0) & (wanted < 1))
-    if lost.size:
-        raise ValueError(f"{kind} leaves nothing of class {lost[0]}, which has {present[lost[0]]} examples")
+    empty = np.flatnonzero((present > 0) & (wanted < 1))
+    if empty.size:
+        raise ValueError(f"{kind} leaves no example of class {empty[0]}, which has {present[empty[0]]}")
     rng, recorded = random_source(seed, "imbalance")
     order = np.lexsort((rng.random(len(clean)), clean))
     rank = np.arange(len(clean)) - (np.cumsum(present) - present)[clean[order]]

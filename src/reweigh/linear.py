@@ -35,8 +35,8 @@ from reweigh.functional import (
 from reweigh.margin import at_least_float32, log_probabilities, margin_and_pull, statistic
 from reweigh.targets import Factors, check_tensors, known_labels
 from reweigh.weightings import Weighting, as_weighting
-from reweigh.weightings.compose import has_examples, lead, log_taper, select
-from reweigh.weightings.parameter import entries, is_log_zero
+from reweigh.weightings.compose import align_leading, has_example_parameters, log_taper, select_parameters
+from reweigh.weightings.parameter import is_log_zero, take_rows
 
 # Logits at a time: 256 MB in half precision.
 CHUNK = 2**27
@@ -118,7 +118,7 @@ class LinearCriterion(nn.Module):
                 "normalise must be None, 'unit' or 'batch' in LinearCriterion, which sums its gradients over the "
                 "classes before it knows what each would be divided by; got 'class'"
             )
-        if has_examples(settings.weighting) or has_examples(settings.taper):
+        if has_example_parameters(settings.weighting) or has_example_parameters(settings.taper):
             raise ValueError(
                 "weighting and taper must have numbers or PerClass tensors as parameters in LinearCriterion, which "
                 f"sees the examples in chunks; got {settings.weighting!r}, taper={settings.taper!r}"
@@ -199,9 +199,9 @@ class LinearCriterion(nn.Module):
         valid = torch.ones_like(index, dtype=torch.bool) if valid is None else valid
         s = statistic(valid)
         if self.weight is not None:
-            s = s * entries(statistic(self.weight), index)
+            s = s * take_rows(statistic(self.weight), index)
         if sample_weight is not None:
-            s = s * statistic(lead(sample_weight.detach(), positions, "sample_weight"))
+            s = s * statistic(align_leading(sample_weight.detach(), positions, "sample_weight"))
         kind = hidden.device.type
         layer = (hidden.reshape(-1, width), weight, bias)
         # float64 stays as it is, as in torch's own layers; some compilers can't read whether a device has autocast
@@ -312,7 +312,7 @@ def _accumulate(
         x, y, s = hidden[part], labels.target[part], labels.s[part]
         m, push = _margin_and_push(linear(x, weight, bias), y)
         log_p, log_q = log_probabilities(m)
-        weighting, taper = select((settings.weighting, settings.taper), y, weight.shape[0], y.shape)
+        weighting, taper = select_parameters((settings.weighting, settings.taper), y, weight.shape[0], y.shape)
         log_w = weighting.log_weight(log_p, log_q)
         s_active = torch.where(labels.valid[part] & (m != math.inf), s, 0.0)
         surprise = surprise + torch.where(s == 0, 0.0, -s * log_p).sum()

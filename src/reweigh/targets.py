@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from reweigh.margin import class_dim, statistic
-from reweigh.weightings.compose import lead
-from reweigh.weightings.parameter import entries, holds, is_readable, number_of
+from reweigh.weightings.compose import align_leading
+from reweigh.weightings.parameter import all_true, is_readable, item_or_none, take_rows
 
 
 class Factors(NamedTuple):
@@ -53,7 +53,7 @@ def read(logits: Tensor, target: Tensor, factors: Factors, ignore_index: int, sm
             f"weight must have one entry for each of the {num_classes} classes, got shape {tuple(weight.shape)}"
         )
     if sample_weight is not None:
-        sample_weight = statistic(lead(sample_weight, positions, "sample_weight"))
+        sample_weight = statistic(align_leading(sample_weight, positions, "sample_weight"))
     by_class = None if weight is None else statistic(weight)
     if target.is_floating_point():
         if target.shape != logits.shape:
@@ -71,7 +71,7 @@ def read(logits: Tensor, target: Tensor, factors: Factors, ignore_index: int, sm
         divisor = torch.ones(positions, dtype=share.dtype, device=share.device)
         if by_class is not None:
             total = share.sum(0)
-            divisor = (share * entries(by_class, classes)).sum(0) / torch.where(total == 0, 1.0, total)
+            divisor = (share * take_rows(by_class, classes)).sum(0) / torch.where(total == 0, 1.0, total)
     else:
         index, valid = known_labels(target, positions, num_classes, ignore_index)
         if smoothing == 0:
@@ -84,10 +84,10 @@ def read(logits: Tensor, target: Tensor, factors: Factors, ignore_index: int, sm
         divisor = (
             torch.ones(positions, dtype=share.dtype, device=share.device)
             if by_class is None
-            else entries(by_class, index)
+            else take_rows(by_class, index)
         )
         divisor = divisor if valid is None else divisor * valid
-    s = share if by_class is None else share * entries(by_class, classes)
+    s = share if by_class is None else share * take_rows(by_class, classes)
     if sample_weight is not None:
         s, divisor = s * sample_weight, divisor * sample_weight
     return Labels("probabilities", index, classes, num_classes, s, valid, divisor.sum(), positions)
@@ -103,7 +103,7 @@ def _index_labels(
 ) -> Labels:
     s = None if valid is None else statistic(valid)
     if weight is not None:
-        s = entries(weight, index) if s is None else s * entries(weight, index)
+        s = take_rows(weight, index) if s is None else s * take_rows(weight, index)
     if sample_weight is not None:
         s = sample_weight.expand(positions) if s is None else s * sample_weight
     divisor = float(index.numel()) if s is None else s.sum()
@@ -128,13 +128,13 @@ def known_labels(
         )
     target = target.long()  # before it is compared: -100 is 156 in a uint8
     if target.numel() and not 0 <= ignore_index < num_classes:
-        low, high = map(number_of, target.aminmax())
+        low, high = map(item_or_none, target.aminmax())
         if low is not None and high is not None and low >= 0 and high < num_classes:
             return target, None
     valid = target != ignore_index
     if is_readable(target):
         within = (target >= 0) & (target < num_classes) | ~valid
-        if not holds(within):
+        if not all_true(within):
             bad = target[~within][0].item()
             raise ValueError(f"target must be in [0, {num_classes - 1}] or ignore_index={ignore_index}, got {bad}")
     return target.masked_fill(~valid, 0), valid
@@ -149,7 +149,7 @@ def _read_binary(logits: Tensor, target: Tensor, factors: Factors) -> Labels:
     if target.shape != logits.shape:
         raise ValueError(f"target must have the logits' shape {tuple(logits.shape)}, got {tuple(target.shape)}")
     y = statistic(target)
-    if not holds((y >= 0) & (y <= 1)):
+    if not all_true((y >= 0) & (y <= 1)):
         raise ValueError(f"target must be in [0, 1], got values from {y.min().item():g} to {y.max().item():g}")
     weight, pos_weight, sample_weight = factors
     s = torch.stack((y if pos_weight is None else y * statistic(pos_weight), 1 - y))
@@ -161,7 +161,7 @@ def _read_binary(logits: Tensor, target: Tensor, factors: Factors) -> Labels:
                 f"weight of shape {tuple(weight.shape)} does not broadcast to {tuple(logits.shape)}"
             ) from error
     if sample_weight is not None:
-        s = s * statistic(lead(sample_weight, logits.shape, "sample_weight"))
+        s = s * statistic(align_leading(sample_weight, logits.shape, "sample_weight"))
     num_classes, *within = logits.shape[class_dim(logits) :] or (1,)
     classes = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(within))
     # as BCEWithLogitsLoss: a mean over elements, whatever their weights

@@ -1,4 +1,4 @@
-"""What `inspect` says of a batch is what the criterion does with it."""
+"""`batch_stats` agrees with the gradients of the criterion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def norms(criterion: Criterion, logits: Tensor, target: Tensor, **call: Any) -> 
 @pytest.mark.parametrize("kind", ["indices", "smoothed", "probabilities"])
 @pytest.mark.parametrize("shape", [(40, 6), (5, 4, 3, 2)], ids=str)
 @pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8), DM(0.5, torch.tensor(4.0))], ids=repr)
-def test_shares_are_those_of_the_emitted_norms(weighting: Weighting, shape: tuple[int, ...], kind: str) -> None:
+def test_shares_equal_the_gradient_norms(weighting: Weighting, shape: tuple[int, ...], kind: str) -> None:
     logits = draw(*shape)
     positions = (shape[0], *shape[2:])
     target = torch.randint(shape[1], positions, generator=torch.Generator().manual_seed(1))
@@ -44,7 +44,7 @@ def test_shares_are_those_of_the_emitted_norms(weighting: Weighting, shape: tupl
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_an_ignored_position_has_neither_p_nor_w(smoothing: float) -> None:
+def test_ignored_positions_are_nan(smoothing: float) -> None:
     logits, target = draw(4, 3), torch.tensor([0, -100, 2, 1])
     stats = batch_stats(logits, target, DM(0.5, 8), label_smoothing=smoothing)
     without = batch_stats(logits[[0, 2, 3]], target[[0, 2, 3]], DM(0.5, 8), label_smoothing=smoothing)
@@ -56,7 +56,7 @@ def test_an_ignored_position_has_neither_p_nor_w(smoothing: float) -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_infinite_logits_and_nan_ones_that_count_for_nothing(smoothing: float) -> None:
+def test_infinite_logits_and_nan_logits_without_weight(smoothing: float) -> None:
     logits, target = draw(5, 3), torch.tensor([0, 1, 2, 1, -100])
     logits[0, 1] = logits[1, 1] = -math.inf
     logits[3:] = math.nan
@@ -68,7 +68,7 @@ def test_infinite_logits_and_nan_ones_that_count_for_nothing(smoothing: float) -
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-def test_in_any_grad_mode_and_far_from_one(mode: Any, smoothing: float) -> None:
+def test_any_grad_mode_and_tiny_weights(mode: Any, smoothing: float) -> None:
     logits, target = draw(4, 3), torch.tensor([0, 1, 2, 1])
     settings: dict[str, Any] = {"label_smoothing": smoothing, "normalise": None, "taper": 0.0}
     expected = batch_stats(logits, target, DM(0.5, 4), **settings).share
@@ -78,7 +78,7 @@ def test_in_any_grad_mode_and_far_from_one(mode: Any, smoothing: float) -> None:
     assert not stats.share.requires_grad
 
 
-def test_nothing_there_and_nothing_that_counts() -> None:
+def test_empty_batch_and_zero_sample_weights() -> None:
     assert batch_stats(torch.empty(0, 3), torch.empty(0, dtype=torch.long), CCE()).share.shape == (0,)
     for smoothing in (0.0, 0.1):
         stats = batch_stats(
@@ -86,3 +86,17 @@ def test_nothing_there_and_nothing_that_counts() -> None:
         )
         assert not stats.share.any()
         assert stats.effective_size == 0
+
+
+def test_stats_of_a_batch() -> None:
+    logits = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    target = torch.tensor([0, 1, 2, 3, 0, 1, 2, -100])
+    stats = batch_stats(logits, target, DM(0.5, 8))
+    assert stats.share.sum().item() == pytest.approx(1)
+    assert stats.share[-1] == 0
+    torch.testing.assert_close(stats.effective_size, 1 / stats.share.square().sum())
+    torch.testing.assert_close(stats.p[:-1], logits[:-1].double().softmax(1).gather(1, target[:-1, None])[:, 0])
+    even = batch_stats(torch.zeros(5, 2), torch.zeros(5).long(), CCE())
+    assert even.effective_size.item() == pytest.approx(5)
+    empty = batch_stats(torch.zeros(2, 2), torch.full((2,), -100), CCE())
+    assert not empty.share.any()

@@ -1,4 +1,4 @@
-"""The binary criterion's factors and parameters: by example along the first dimension, by class along the second."""
+"""Sample weights and parameters of the binary criterion: per example (first dimension), per class (second)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_a_sample_weight_per_example(shape: tuple[int, ...], criterion: BinaryCr
     gradient = grad_of(criterion, logits, target, sample_weight=s)
     assert not gradient[0].any()
     assert gradient[1:].all()
-    for same in (column, column.expand(shape)):
-        torch.testing.assert_close(grad_of(criterion, logits, target, sample_weight=same), gradient)
+    for s_expanded in (column, column.expand(shape)):
+        torch.testing.assert_close(grad_of(criterion, logits, target, sample_weight=s_expanded), gradient)
     torch.testing.assert_close(
         criterion.log_normaliser(logits, target, s), criterion.log_normaliser(logits, target, column.expand(shape))
     )
 
 
-def test_a_sample_weight_is_not_one_per_class() -> None:
+def test_sample_weight_per_class_raises() -> None:
     logits, target = draw(4, 3)
     with pytest.raises(ValueError, match=r"sample_weight must be shaped \(4, 3\) or a leading part .* got \(3,\)"):
         BinaryCriterion(CCE())(logits, target, sample_weight=torch.ones(3))
@@ -46,18 +46,18 @@ def test_a_sample_weight_is_not_one_per_class() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 3), (4, 3), (2, 3, 3), (2, 3, 4, 3)], ids=str)
-def test_parameters_by_class_are_those_of_the_second_dimension(shape: tuple[int, ...]) -> None:
+def test_parameters_by_class_apply_to_the_second_dimension(shape: tuple[int, ...]) -> None:
     logits, target = draw(*shape)
     beta = torch.tensor([1.0, 4.0, 8.0], dtype=torch.float64)
     by_class = BinaryCriterion(PerClass(DM(0.5, beta)), normalise=None, reduction="none")
     gradient, dim = grad_of(by_class, logits, target), min(1, len(shape) - 1)
     for c in range(3):
-        alone = BinaryCriterion(DM(0.5, float(beta[c])), normalise=None, reduction="none")
-        expected = grad_of(alone, logits, target)
+        single = BinaryCriterion(DM(0.5, float(beta[c])), normalise=None, reduction="none")
+        expected = grad_of(single, logits, target)
         torch.testing.assert_close(gradient.select(dim, c), expected.select(dim, c))
 
 
-def test_a_wrong_number_of_classes_is_refused() -> None:
+def test_a_wrong_number_of_classes_raises() -> None:
     logits, target = draw(4, 3)
     with pytest.raises(ValueError, match=r"PerClass: .* one entry for each of the 3 classes, got shape \(4,\)"):
         BinaryCriterion(PerClass(CCE() * torch.ones(4)))(logits, target)
@@ -72,9 +72,10 @@ def test_parameters_by_example() -> None:
 
 
 def test_a_scalar_has_one_class() -> None:
-    one = torch.tensor(1.5), torch.tensor(1.0)
+    inputs = torch.tensor(1.5), torch.tensor(1.0)
     torch.testing.assert_close(
-        grad_of(BinaryCriterion(PerClass(CCE() * torch.tensor([3.0]))), *one), 3 * grad_of(BinaryCriterion(CCE()), *one)
+        grad_of(BinaryCriterion(PerClass(CCE() * torch.tensor([3.0]))), *inputs),
+        3 * grad_of(BinaryCriterion(CCE()), *inputs),
     )
 
 

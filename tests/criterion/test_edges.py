@@ -1,4 +1,4 @@
-"""What a criterion does at the edges: nothing valid, masked classes, one row, huge β, four types, wrong arguments."""
+"""Edge cases of the criterion: no valid label, masked classes, huge β, precisions, wrong arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-import reweigh
 from instances import WEIGHTINGS, name
 from reweigh import CCE, DM, GCE, MAE, BinaryCriterion, Criterion, PerClass, Tapered, TruncatedGCE, Weighting
 from reweigh.emphasis import integral
@@ -27,7 +26,7 @@ def grad_of(criterion: torch.nn.Module, logits: torch.Tensor, target: torch.Tens
 
 @pytest.mark.parametrize("normalise", NORMALISE)
 @pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8), TruncatedGCE()], ids=repr)
-def test_nothing_valid_gives_zero(weighting: Weighting, normalise: str | None) -> None:
+def test_no_valid_label_gives_zero(weighting: Weighting, normalise: str | None) -> None:
     criterion = Criterion(weighting, normalise=normalise)  # type: ignore[arg-type]
     for logits, target in [
         (torch.randn(4, 3), torch.full((4,), -100)),
@@ -56,7 +55,7 @@ def test_all_weights_zero_give_zero_gradients(normalise: str | None) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("normalise", [None, "batch"])
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
-def test_masked_classes_are_as_if_absent(weighting: Weighting, normalise: str | None, dtype: torch.dtype) -> None:
+def test_masked_classes_equal_absent_classes(weighting: Weighting, normalise: str | None, dtype: torch.dtype) -> None:
     logits = torch.randn(6, 5, generator=torch.Generator().manual_seed(0)).to(dtype)
     masked = logits.clone()
     masked[:, 2] = -math.inf
@@ -73,7 +72,7 @@ def test_infinite_logits_have_finite_limits(weighting: Weighting) -> None:
     inf = math.inf
     logits = torch.tensor([[-inf, 1.0, 2.0], [5.0, -inf, -inf], [0.5, 0.1, 0.2]], dtype=torch.float64)
     grads = grad_of(Criterion(weighting, normalise=None, taper=0.0, reduction="sum"), logits, torch.zeros(3).long())
-    assert not grads[1].any(), "no admissible non-target class: nothing to turn to"
+    assert not grads[1].any(), "no admissible non-target class"
     assert grads[0].isfinite().all()
     assert grads[0].abs().sum().item() == pytest.approx(weighting(0.0), rel=1e-6, abs=1e-12)
     one_hot = torch.tensor([[1.0, 0, 0]] * 3, dtype=torch.float64)
@@ -91,7 +90,7 @@ def test_huge_beta_under_batch_normalisation(dtype: torch.dtype, beta: float) ->
     assert grads.double().abs().sum().item() == pytest.approx(1, rel=2e-2 if dtype.itemsize == 2 else 1e-5)
 
 
-def test_two_classes_equal_the_binary_criterion() -> None:
+def test_binary_criterion_equals_two_classes() -> None:
     z = torch.randn(20, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4
     y = (torch.arange(20) % 2).double()
     for weighting in (CCE(), GCE(0.7), DM(0.5, 8)):
@@ -156,7 +155,7 @@ def test_nan_logits_propagate() -> None:
 
 @pytest.mark.parametrize("value", ["cross_entropy", "objective"])
 @pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8)], ids=repr)
-def test_nan_logits_of_an_ignored_row_do_not(weighting: Weighting, value: Any) -> None:
+def test_nan_logits_of_an_ignored_row_do_not_propagate(weighting: Weighting, value: Any) -> None:
     logits, target = torch.tensor([[math.nan, 0.0], [1.0, 0.0]]), torch.tensor([-100, 0])
     criterion = Criterion(weighting, value=value)
     torch.testing.assert_close(criterion(logits, target), criterion(logits[1:], target[1:]))
@@ -164,7 +163,7 @@ def test_nan_logits_of_an_ignored_row_do_not(weighting: Weighting, value: Any) -
 
 
 @pytest.mark.parametrize("normalise", [None, "batch"])
-def test_the_objective_of_masked_classes(normalise: Any) -> None:
+def test_objective_of_masked_classes(normalise: Any) -> None:
     masked = torch.tensor([[0.3, -math.inf, 1.0], [2.0, -math.inf, 0.5]], dtype=torch.float64)
     share = torch.tensor([[0.5, 0.0, 0.5], [1.0, 0.0, 0.0]], dtype=torch.float64)
     for weighting in (CCE(), GCE(0.7), DM(0.5, 8)):
@@ -172,37 +171,21 @@ def test_the_objective_of_masked_classes(normalise: Any) -> None:
         expected = criterion(masked[:, [0, 2]], share[:, [0, 2]])
         assert expected.isfinite()
         torch.testing.assert_close(criterion(masked, share), expected)
-    never = torch.tensor([1, 1])
+    masked_label = torch.tensor([1, 1])
     for weighting, limit in ((MAE(), 1.0), (GCE(0.7), 1 / 0.7), (CCE(), math.inf)):
-        assert Criterion(weighting, value="objective")(masked, never).item() == pytest.approx(limit)
+        assert Criterion(weighting, value="objective")(masked, masked_label).item() == pytest.approx(limit)
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
-def test_checked_mode_refuses_nan_and_labels_out_of_range() -> None:
+def test_nan_and_labels_out_of_range_raise_in_checked_mode() -> None:
     with torch.autograd.detect_anomaly(), pytest.raises(ValueError, match=r"target must be in \[0, 1\].* got 2"):
         Criterion(CCE())(torch.zeros(2, 2), torch.tensor([0, 2]))
     with torch.autograd.detect_anomaly(), pytest.raises(ValueError, match=r"got NaN at \(1, 0\)"):
         Criterion(CCE())(torch.tensor([[1.0, 0.0], [math.nan, 0.0]]), torch.tensor([0, 0]))
 
 
-def test_inspect_tells_who_counts() -> None:
-    logits = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
-    target = torch.tensor([0, 1, 2, 3, 0, 1, 2, -100])
-    stats = reweigh.batch_stats(logits, target, DM(0.5, 8))
-    assert stats.share.sum().item() == pytest.approx(1)
-    assert stats.share[-1] == 0
-    norms = grad_of(Criterion(DM(0.5, 8), taper=0.0), logits.double(), target).abs().sum(1)
-    torch.testing.assert_close(reweigh.batch_stats(logits.double(), target, DM(0.5, 8), taper=0.0).share, norms)
-    torch.testing.assert_close(stats.effective_size, 1 / stats.share.square().sum())
-    torch.testing.assert_close(stats.p[:-1], logits[:-1].double().softmax(1).gather(1, target[:-1, None])[:, 0])
-    even = reweigh.batch_stats(torch.zeros(5, 2), torch.zeros(5).long(), CCE())
-    assert even.effective_size.item() == pytest.approx(5)
-    empty = reweigh.batch_stats(torch.zeros(2, 2), torch.full((2,), -100), CCE())
-    assert not empty.share.any()
-
-
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"reduction": "avg"}, "reduction must be one of 'none', 'mean', 'sum', got 'avg'"),
         ({"normalise": "sum"}, "normalise must be one of 'auto', 'batch', 'class', 'unit', None, got 'sum'"),
@@ -213,8 +196,8 @@ def test_inspect_tells_who_counts() -> None:
         ({"weight": torch.ones(2, 2)}, "weight must be a vector"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict[str, object], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_bad_settings_raise(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Criterion(DM(0.5, 8), **settings)  # type: ignore[arg-type]
 
 
@@ -226,13 +209,13 @@ def test_bad_settings_are_refused(settings: dict[str, object], words: str) -> No
     ],
     ids=repr,
 )
-def test_what_is_tapered_is_not_tapered_again(weighting: Weighting) -> None:
+def test_auto_taper_of_a_tapered_weighting_is_0(weighting: Weighting) -> None:
     assert Criterion(weighting).settings.taper == 0
     assert Criterion(weighting + DM(0.5, 8)).settings.taper == 5e-7
 
 
 @pytest.mark.parametrize(
-    ("logits", "target", "call", "words"),
+    ("logits", "target", "call", "message"),
     [
         (torch.zeros(2, 3), torch.tensor([0, 3]), {}, r"target must be in \[0, 2\] or ignore_index=-100, got 3"),
         (torch.zeros(2, 3), torch.tensor([0, -1]), {}, "got -1"),
@@ -248,14 +231,12 @@ def test_what_is_tapered_is_not_tapered_again(weighting: Weighting) -> None:
         (torch.zeros(2, 3), torch.tensor([0, 1]), {"sample_weight": -torch.ones(2)}, "sample_weight must be >= 0"),
     ],
 )
-def test_bad_inputs_are_refused(
-    logits: torch.Tensor, target: torch.Tensor, call: dict[str, object], words: str
-) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_bad_inputs_raise(logits: torch.Tensor, target: torch.Tensor, call: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Criterion(DM(0.5, 8))(logits, target, **call)
 
 
-def test_negative_factors_are_refused_under_batch_normalisation() -> None:
+def test_negative_factors_raise_under_batch_normalisation() -> None:
     z, y, below = torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([1.0, -2.0, 1.0])
     with pytest.raises(ValueError, match=r"^weight must be >= 0 under normalise='batch', got -2"):
         Criterion(DM(0.5, 8), weight=below)(z, y)
@@ -264,16 +245,16 @@ def test_negative_factors_are_refused_under_batch_normalisation() -> None:
     assert Criterion(DM(0.5, 8), weight=below, normalise=None)(z, y).isfinite()
 
 
-def test_functions_as_weightings() -> None:
+def test_callables_as_weightings() -> None:
     z, y = torch.tensor([[2.0, 0.0], [0.0, 1.0]], dtype=torch.float64), torch.tensor([0, 0])
-    with pytest.raises(ValueError, match=r"a weighting function must give w >= 0, got -0.38.* at p = 0.88.*: <lambda>"):
+    with pytest.raises(ValueError, match=r"must return w >= 0, got -0.38.* at p = 0.88.*: <lambda>"):
         Criterion(lambda p: 0.5 - p)(z, y)
     torch.testing.assert_close(grad_of(Criterion(torch.sqrt), z, y), grad_of(Criterion(lambda p: p**0.5), z, y))
     unknown = torch.full_like(z, math.nan)
     assert grad_of(Criterion(torch.sqrt), unknown, y).isnan().all()
 
 
-def test_wrong_types_and_lengths_are_refused() -> None:
+def test_wrong_types_and_lengths_raise() -> None:
     two = torch.tensor([0, 1])
     with pytest.raises(TypeError, match=r"logits must be floating point, got torch.int64"):
         Criterion(CCE())(torch.zeros(2, 3).long(), two)

@@ -1,4 +1,4 @@
-"""The criterion differentiated in forward mode, by `torch.func` and by dual tensors."""
+"""Forward-mode derivatives of the criterion, by `torch.func` and by dual tensors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from reweigh import CCE, DM, GCE, BinaryCriterion, Criterion, Curve, LinearCrite
 
 
 def data(n: int, num_classes: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits, a direction, labels."""
-    logits, along = torch.randn(2, n, num_classes, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return (logits * 2).to(dtype), along.to(dtype), torch.arange(n) % num_classes
+    """Return logits, a direction and labels."""
+    logits, direction = torch.randn(2, n, num_classes, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return (logits * 2).to(dtype), direction.to(dtype), torch.arange(n) % num_classes
 
 
 def gradient_of(criterion: Criterion, logits: Tensor, target: Tensor) -> Tensor:
@@ -29,52 +29,51 @@ def gradient_of(criterion: Criterion, logits: Tensor, target: Tensor) -> Tensor:
     "weighting", [CCE(), GCE(0.7), DM(0.5, 8), Curve(((0.0, 1.0), (0.5, 2.0), (1.0, 0.0)))], ids=repr
 )
 def test_forward_mode(weighting: Weighting, settings: dict[str, object]) -> None:
-    """Along a direction, in one sweep and without a graph: the slope of the value, and a column of the Hessian."""
-    logits, along, target = data(4, 3, torch.float64)
+    """The directional derivative of the value and a Hessian-vector product agree with reverse mode."""
+    logits, direction, target = data(4, 3, torch.float64)
     criterion = Criterion(weighting, **settings)  # type: ignore[arg-type]
 
-    def emitted(z: Tensor) -> Tensor:
-        (gradient,) = torch.autograd.grad(criterion(z, target), z, create_graph=True)
-        return gradient
+    def gradient(z: Tensor) -> Tensor:
+        return torch.autograd.grad(criterion(z, target), z, create_graph=True)[0]
 
-    value, slope = torch.func.jvp(lambda z: criterion(z, target), (logits,), (along,))
+    value, slope = torch.func.jvp(lambda z: criterion(z, target), (logits,), (direction,))
     torch.testing.assert_close(value, criterion(logits, target))
-    torch.testing.assert_close(slope, (gradient_of(criterion, logits, target) * along).sum())
-    _, column = torch.func.jvp(torch.func.grad(lambda z: criterion(z, target)), (logits,), (along,))
-    rows = torch.autograd.functional.jacobian(emitted, logits)
-    torch.testing.assert_close(column, torch.tensordot(rows, along, 2))
+    torch.testing.assert_close(slope, (gradient_of(criterion, logits, target) * direction).sum())
+    _, column = torch.func.jvp(torch.func.grad(lambda z: criterion(z, target)), (logits,), (direction,))
+    rows = torch.autograd.functional.jacobian(gradient, logits)
+    torch.testing.assert_close(column, torch.tensordot(rows, direction, 2))
     torch.testing.assert_close(torch.func.hessian(lambda z: criterion(z, target))(logits), rows)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 @pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8)], ids=repr)
-def test_forward_mode_of_a_call_like_one_before(weighting: Weighting, reduction: Any, dtype: torch.dtype) -> None:
-    logits, along, target = data(12, 400, dtype)
+def test_forward_mode_of_repeated_calls(weighting: Weighting, reduction: Any, dtype: torch.dtype) -> None:
+    logits, direction, target = data(12, 400, dtype)
     criterion = Criterion(weighting, reduction=reduction)
-    slope = (gradient_of(criterion, logits, target) * along).double().sum()
+    slope = (gradient_of(criterion, logits, target) * direction).double().sum()
     for _ in range(2):
         with forward_ad.dual_level():
-            dual = forward_ad.make_dual(logits, along)
-            found = forward_ad.unpack_dual(criterion(dual, target)).tangent
-        assert found is not None
+            dual = forward_ad.make_dual(logits, direction)
+            tangent = forward_ad.unpack_dual(criterion(dual, target)).tangent
+        assert tangent is not None
         tolerance = 1e-12 if dtype == torch.float64 else 1e-5 if dtype == torch.float32 else 0.02
-        torch.testing.assert_close(found.double().sum(), slope, rtol=tolerance, atol=tolerance / 10)
+        torch.testing.assert_close(tangent.double().sum(), slope, rtol=tolerance, atol=tolerance / 10)
 
 
-def test_forward_mode_where_every_logit_is_a_problem() -> None:
-    logits, along, _ = data(4, 3, torch.float64)
+def test_forward_mode_of_the_binary_criterion() -> None:
+    logits, direction, _ = data(4, 3, torch.float64)
     target = (logits > 1).double()
 
     def derivatives(loss: nn.Module) -> tuple[Tensor, Tensor]:
-        _, slope = torch.func.jvp(lambda z: loss(z, target), (logits,), (along,))
+        _, slope = torch.func.jvp(lambda z: loss(z, target), (logits,), (direction,))
         return slope, torch.func.hessian(lambda z: loss(z, target))(logits)
 
     torch.testing.assert_close(derivatives(BinaryCriterion(CCE())), derivatives(nn.BCEWithLogitsLoss()))
 
 
 @pytest.mark.parametrize("transform", [torch.func.grad, torch.func.jacfwd, torch.func.vmap])
-def test_transforms_refuse_a_linear_layer(transform: Any) -> None:
+def test_transforms_of_linear_criterion_raise(transform: Any) -> None:
     hidden, weight, target = torch.ones(2, 6, 4), torch.ones(3, 4), torch.arange(6) % 3
     inputs = hidden if transform is torch.func.vmap else hidden[0]
     with pytest.raises(RuntimeError, match=r"setup_context|forward AD"):

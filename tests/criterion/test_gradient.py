@@ -1,4 +1,4 @@
-"""The emitted gradient: its norm is w, its components sum to nothing, and high precision agrees."""
+"""The gradient: its L1 norm is w, its components sum to 0, and it agrees with high precision."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reweigh.emphasis import integral, potential
 from reweigh.margin import margin, unit_direction
 from reweigh.weightings import FromLoss
 
-# Half an ulp of each type, with room for the few operations between; absolute: its smallest subnormal numbers.
+# Tolerances of a few operations in each type; absolute ones near its smallest subnormal number.
 RELATIVE = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 4e-6, torch.float64: 1e-11}
 ABSOLUTE = {torch.float16: 3e-7, torch.bfloat16: 1e-37, torch.float32: 1e-37, torch.float64: 1e-300}
 
@@ -31,7 +31,7 @@ def gradient(weighting: Weighting, logits: torch.Tensor, target: torch.Tensor, *
 
 
 def with_margins(margin: torch.Tensor, num_classes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits whose target margins are as given, the others unequal."""
+    """Return logits with the given target margins and unequal other logits."""
     others = torch.randn(len(margin), num_classes - 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     own = margin.double() + others.logsumexp(1)
     return torch.cat((own[:, None], others), 1), torch.zeros(len(margin), dtype=torch.long)
@@ -39,15 +39,15 @@ def with_margins(margin: torch.Tensor, num_classes: int) -> tuple[torch.Tensor, 
 
 @pytest.mark.parametrize("num_classes", [2, 7])
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
-def test_l1_norm_is_the_weight_and_components_cancel(weighting: Weighting, num_classes: int) -> None:
-    # a loss given as f(p) can know 1 - p no better than float64 does
+def test_l1_norm_is_the_weight_and_components_sum_to_0(weighting: Weighting, num_classes: int) -> None:
+    # f(p) knows 1 - p only to the precision of float64
     reach = 15 if isinstance(weighting, FromLoss) else 90
     logits, target = with_margins(torch.linspace(-90, reach, 120), num_classes)
     logits = logits.float()
     grads = gradient(weighting, logits, target, normalise=None, taper=0.0, reduction="sum").double()
     m = margin(logits.double(), target)
     w = weighting(m.sigmoid(), (-m).sigmoid())
-    # the float32 sum over classes is good to 2e-7; a weight that falls by e^200 across [0, 1] makes more of that
+    # the float32 sum over classes has an error of 2e-7, which weights with |β| = 200 amplify
     rtol = 5e-6 if "200" in repr(weighting) else 1e-6
     torch.testing.assert_close(grads.abs().sum(1), w, rtol=rtol, atol=1e-37)
     assert (grads.sum(1).abs() <= 1e-6 * w + 1e-37).all()
@@ -63,9 +63,9 @@ def test_gradient_is_weight_times_direction(weighting: Weighting) -> None:
 
 
 def exact(row: list[float], target: int, formula: object) -> list[float]:
-    """w(p) * direction straight from the paper's equations.
+    """Return w(p) * direction by the paper's equations.
 
-    In 400 digits: log p of a p that misses 1 by 1e-300 needs more than 316.
+    Uses 400 digits, because log p needs more than 316 if 1 - p is 1e-300.
     """
     with mpmath.workdps(400):
         e = [mpmath.exp(mpmath.mpf(z) - max(row)) for z in row]
@@ -88,7 +88,7 @@ def test_against_high_precision(dtype: torch.dtype, data: st.DataObject) -> None
     target = data.draw(st.integers(0, len(row) - 1), label="target")
     got = gradient(instance.weighting, row, torch.tensor(target), normalise=None, taper=0.0)
     expected = torch.tensor(exact(row.double().tolist(), target, instance.formula), dtype=torch.float64)
-    # a weight of e^200 is beyond half precision and float32: both sides then say inf
+    # a weight of e^200 exceeds float32: both are then inf
     limit = torch.finfo(dtype).max
     over = expected.abs() > limit
     assert got[over].isinf().all()
@@ -112,16 +112,16 @@ def test_taper_scales_the_direction_after_normalisation(taper: float) -> None:
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
-def test_batch_normalised_norms_sum_to_one_whatever_the_scale(weighting: Weighting) -> None:
+def test_batch_normalised_norms_sum_to_one_at_any_scale(weighting: Weighting) -> None:
     logits, target = with_margins(torch.linspace(-6, 6, 13), 3)
     grads = gradient(weighting, logits, target, normalise="batch", taper=0.0)
     assert grads.abs().sum().item() == pytest.approx(1, rel=1e-9)
     torch.testing.assert_close(gradient(1e6 * weighting, logits, target, normalise="batch", taper=0.0), grads)
 
 
-def test_large_common_offsets_cost_nothing() -> None:
+def test_large_common_offsets_lose_no_precision() -> None:
     logits, target = with_margins(torch.linspace(-5, 5, 11), 3)
-    logits = (logits * 8).round() / 8  # exact in float32, with room for the offset
+    logits = (logits * 8).round() / 8  # exact in float32, also with the offset
     shifted = (logits + 2.0**20).float()
     assert torch.equal(shifted.double() - 2.0**20, logits)
     torch.testing.assert_close(gradient(DM(0.5, 8), shifted, target), gradient(DM(0.5, 8), logits.float(), target))

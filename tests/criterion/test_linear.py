@@ -1,4 +1,4 @@
-"""LinearCriterion is Criterion of the layer's logits, whatever the chunks."""
+"""LinearCriterion equals Criterion of the layer's logits for any chunk size."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def layer(dtype: torch.dtype = torch.float64) -> list[Tensor]:
 
 def labels() -> Tensor:
     target = torch.randint(C, (N,), generator=rng(9))
-    target[[2, 3, 4, 5]] = -100  # with chunks of 3, one has nothing valid
+    target[[2, 3, 4, 5]] = -100  # one chunk of 3 has no valid label
     return target
 
 
-def both(weighting: Any, chunk: int | None, call: dict[str, Any] | None = None, **settings: Any) -> None:
-    """Equal values and equal gradients, under an incoming one of 2."""
+def check(weighting: Any, chunk: int | None, call: dict[str, Any] | None = None, **settings: Any) -> None:
+    """Compare values and gradients for an incoming gradient of 2."""
     target, results = labels(), []
     for criterion in (LinearCriterion(weighting, chunk=chunk, **settings), Criterion(weighting, **settings)):
         hidden, weight, bias = layer()
@@ -50,32 +50,32 @@ def both(weighting: Any, chunk: int | None, call: dict[str, Any] | None = None, 
 
 @pytest.mark.parametrize("normalise", [None, "batch"])
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
-def test_equals_the_criterion_of_the_logits(weighting: Weighting, normalise: Any) -> None:
-    both(weighting, 3, normalise=normalise)
+def test_equals_criterion_of_the_logits(weighting: Weighting, normalise: Any) -> None:
+    check(weighting, 3, normalise=normalise)
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 11, 100, None])
 @pytest.mark.parametrize("normalise", [None, "unit", "batch"])
-def test_whatever_the_chunks(normalise: Any, chunk: int | None) -> None:
-    both(DM(0.5, 8), chunk, normalise=normalise, taper=1e-3)
+def test_any_chunk_size(normalise: Any, chunk: int | None) -> None:
+    check(DM(0.5, 8), chunk, normalise=normalise, taper=1e-3)
 
 
 def test_weights_masks_and_reductions() -> None:
     weight = torch.linspace(0.1, 2, C, dtype=torch.float64)
     sample = torch.linspace(0, 1, N)
-    both(DM(0.5, 8), 3, {"sample_weight": sample}, weight=weight)
-    both(MAE(), 3, {"sample_weight": sample}, weight=weight)
-    both(MAE(), 3, {"sample_weight": sample - 0.3}, weight=weight)
-    both(CCE(), 3, reduction="sum")
-    both(CCE(), 3, {"sample_weight": torch.zeros(N)})
-    both(TruncatedGCE(k=0.999), 3, normalise="batch")
+    check(DM(0.5, 8), 3, {"sample_weight": sample}, weight=weight)
+    check(MAE(), 3, {"sample_weight": sample}, weight=weight)
+    check(MAE(), 3, {"sample_weight": sample - 0.3}, weight=weight)
+    check(CCE(), 3, reduction="sum")
+    check(CCE(), 3, {"sample_weight": torch.zeros(N)})
+    check(TruncatedGCE(k=0.999), 3, normalise="batch")
 
 
 def test_parameters_by_class() -> None:
-    both(PerClass(DM(0.5, torch.linspace(1, 8, C, dtype=torch.float64))), 3)
+    check(PerClass(DM(0.5, torch.linspace(1, 8, C, dtype=torch.float64))), 3)
 
 
-def test_the_level_rises_by_powers_that_leave_no_trace() -> None:
+def test_weights_that_grow_from_chunk_to_chunk() -> None:
     # weights from e^-200 to e^200, rising from chunk to chunk
     hidden = torch.linspace(-6, 6, N, dtype=torch.float64)[:, None].requires_grad_()
     weight = torch.tensor([[1.0], [0.0]], dtype=torch.float64, requires_grad=True)
@@ -100,7 +100,7 @@ def test_leading_dimensions_and_masks_by_sequence() -> None:
 
 
 @pytest.mark.parametrize("trained", [0, 1, 2])
-def test_only_what_is_trained_gets_a_gradient(trained: int) -> None:
+def test_only_inputs_that_require_grad_get_a_gradient(trained: int) -> None:
     parts = [part.detach().requires_grad_(k == trained) for k, part in enumerate(layer())]
     hidden, weight, bias = parts
     LinearCriterion(DM(0.5, 8), chunk=4)(hidden, weight, labels(), bias).backward()
@@ -124,14 +124,14 @@ def test_accumulation_in_two_passes_is_exact() -> None:
     parts = [slice(0, 4), slice(4, 11)]
     total = torch.stack([criterion.log_normaliser(hidden[p], weight, target[p]) for p in parts]).logsumexp(0)
     torch.testing.assert_close(total, Criterion(DM(0.5, 8)).log_normaliser(hidden @ weight.T, target))
-    whole = torch.autograd.grad(criterion(hidden, weight, target), weight)[0]
+    expected = torch.autograd.grad(criterion(hidden, weight, target), weight)[0]
     pieces = [
         torch.autograd.grad(criterion(hidden[p], weight, target[p], log_normaliser=total), weight)[0] for p in parts
     ]
-    torch.testing.assert_close(sum(pieces), whole)
+    torch.testing.assert_close(sum(pieces), expected)
 
 
-def test_nothing_valid_gives_zero() -> None:
+def test_no_valid_label_gives_zero() -> None:
     hidden, weight, bias = layer()
     for n, target in ((N, torch.full((N,), -100)), (0, torch.empty(0, dtype=torch.long))):
         for weighting in (CCE(), DM(0.5, 8)):
@@ -141,7 +141,7 @@ def test_nothing_valid_gives_zero() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_in_lower_precision_and_under_autocast(dtype: torch.dtype) -> None:
+def test_lower_precision_and_autocast(dtype: torch.dtype) -> None:
     parts, target = layer(torch.float32), labels()
     exact = torch.autograd.grad(LinearCriterion(MAE())(*_as(parts, torch.float64)[:2], target), parts[:2])
     hidden, weight, _ = _as(parts, dtype)
@@ -152,8 +152,8 @@ def test_in_lower_precision_and_under_autocast(dtype: torch.dtype) -> None:
         assert (ours - theirs).norm() <= tolerance * theirs.norm()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         value = LinearCriterion(MAE(), chunk=4)(parts[0], parts[1], target)
-        wide = LinearCriterion(MAE())(*_as(parts, torch.float64)[:2], target)
-    assert wide == LinearCriterion(MAE())(*_as(parts, torch.float64)[:2], target)  # as torch has it
+        double = LinearCriterion(MAE())(*_as(parts, torch.float64)[:2], target)  # not autocast, as in torch
+    assert double == LinearCriterion(MAE())(*_as(parts, torch.float64)[:2], target)
     for ours, theirs in zip(torch.autograd.grad(value, parts[:2]), exact, strict=True):
         assert ours.dtype == torch.float32
         assert (ours - theirs).norm() <= 3e-2 * theirs.norm()
@@ -161,17 +161,17 @@ def test_in_lower_precision_and_under_autocast(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("chunk", [1000, None])
 @pytest.mark.parametrize("normalise", [None, "batch"])
-def test_float16_holds_what_the_mean_of_many_examples_is(normalise: Any, chunk: int | None) -> None:
-    # their sum would be beyond 65504, and so would that of one chunk
+def test_float16_mean_of_many_examples_does_not_overflow(normalise: Any, chunk: int | None) -> None:
+    # the sum over the batch, and over a chunk, exceeds 65504
     hidden, weight = torch.full((8192, 4), 30.0).half(), torch.zeros(3, 4).half().requires_grad_()
     bias, target = torch.zeros(3).half().requires_grad_(), torch.zeros(8192, dtype=torch.long)
     value = LinearCriterion(CCE(), normalise=normalise, chunk=chunk)(hidden, weight, target, bias)
     ours = torch.autograd.grad(value, (weight, bias))
     exact = [part.detach().double().requires_grad_() for part in (weight, bias)]
     value = Criterion(CCE(), normalise=normalise)(hidden.double() @ exact[0].T + exact[1], target)
-    for got, wanted in zip(ours, torch.autograd.grad(value, exact), strict=True):
-        assert got.dtype == torch.float16
-        torch.testing.assert_close(got.double(), wanted, rtol=1e-2, atol=0)
+    for gradient, expected in zip(ours, torch.autograd.grad(value, exact), strict=True):
+        assert gradient.dtype == torch.float16
+        torch.testing.assert_close(gradient.double(), expected, rtol=1e-2, atol=0)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3])
@@ -180,14 +180,14 @@ def test_float16_under_a_scaled_loss(scale: float) -> None:
     ours = torch.autograd.grad(LinearCriterion(CCE(), chunk=4)(hidden, weight, labels(), bias) * scale, (weight, bias))
     exact = [part.detach().double().requires_grad_() for part in (hidden, weight, bias)]
     value = Criterion(CCE())(exact[0] @ exact[1].T + exact[2], labels()) * scale
-    for got, wanted in zip(ours, torch.autograd.grad(value, exact[1:]), strict=True):
-        room = torch.finfo(torch.float16).smallest_normal * 2**-10  # its smallest number
-        assert ((got.double() - wanted).abs() <= room + 2e-3 * wanted.abs().max()).all()
+    for gradient, expected in zip(ours, torch.autograd.grad(value, exact[1:]), strict=True):
+        room = torch.finfo(torch.float16).smallest_normal * 2**-10  # smallest subnormal number
+        assert ((gradient.double() - expected).abs() <= room + 2e-3 * expected.abs().max()).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 @pytest.mark.parametrize("size", [1e-30, 1e-8, 1e5, 1e30])
-def test_a_mean_does_not_see_the_size_of_sample_weights(size: float, dtype: torch.dtype) -> None:
+def test_mean_is_independent_of_the_scale_of_sample_weights(size: float, dtype: torch.dtype) -> None:
     parts = _as([part.detach() for part in layer()], dtype)
 
     def gradients(sample_weight: Tensor | None) -> tuple[Tensor, ...]:
@@ -199,7 +199,7 @@ def test_a_mean_does_not_see_the_size_of_sample_weights(size: float, dtype: torc
     torch.testing.assert_close(gradients(sizes), gradients(None), rtol=5e-3, atol=1e-3)
 
 
-def test_what_counts_for_nothing_may_be_nan_and_what_counts_is_seen() -> None:
+def test_nan_rows_with_and_without_weight() -> None:
     hidden, weight, _ = layer()
     target, criterion = torch.arange(N) % C, LinearCriterion(DM(0.5, 8), chunk=4)
     expected = torch.autograd.grad(criterion(hidden[1:], weight, target[1:]), hidden)[0]
@@ -219,19 +219,19 @@ def _as(parts: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
 
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_compiles_without_a_break(dtype: torch.dtype, autocast: bool) -> None:
+def test_compiles_without_graph_breaks(dtype: torch.dtype, autocast: bool) -> None:
     torch.compiler.reset()
     criterion, parts = LinearCriterion(DM(0.5, 8), chunk=4), layer(dtype)
     compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
-    found = []
+    results = []
     for loss in (compiled, criterion):
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             value = loss(*parts[:2], labels(), parts[2])
-        found.append((value, *torch.autograd.grad(value, parts)))
-    torch.testing.assert_close(*found)
+        results.append((value, *torch.autograd.grad(value, parts)))
+    torch.testing.assert_close(*results)
 
 
-def test_another_weighting_takes_effect() -> None:
+def test_replacing_the_weighting() -> None:
     hidden, weight, _ = layer()
     criterion = LinearCriterion(DM(0.5, 8), normalise="unit")
     criterion.weighting = DM(2, 8)
@@ -245,7 +245,7 @@ def test_another_weighting_takes_effect() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
-def test_labels_in_few_bits(dtype: torch.dtype) -> None:
+def test_narrow_integer_labels(dtype: torch.dtype) -> None:
     hidden, weight = torch.randn(2, 3, generator=rng()), torch.randn(200, 3, generator=rng(1))
     target = torch.tensor([156 if dtype == torch.uint8 else 100, 3])  # -100 is 156 in uint8
     assert torch.equal(
@@ -253,14 +253,14 @@ def test_labels_in_few_bits(dtype: torch.dtype) -> None:
     )
 
 
-def test_on_no_device() -> None:
+def test_meta_device() -> None:
     hidden, weight, bias = (part.detach().to("meta").requires_grad_() for part in layer())
     value = LinearCriterion(DM(0.5, 8), chunk=4)(hidden, weight, labels().to("meta"), bias)
     assert [g.shape for g in torch.autograd.grad(value, (hidden, weight, bias))] == [(N, D), (C, D), (C,)]
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"reduction": "none"}, "reduction must be 'mean' or 'sum', got 'none'"),
         ({"label_smoothing": 0.1}, "label_smoothing must be 0"),
@@ -270,12 +270,12 @@ def test_on_no_device() -> None:
         ({"taper": torch.ones(N)}, "must have numbers or PerClass tensors"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_bad_settings_raise(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         LinearCriterion(**{"weighting": DM(0.5, 8), **settings})
 
 
-def test_bad_inputs_are_refused() -> None:
+def test_bad_inputs_raise() -> None:
     hidden, weight, bias = (part.detach() for part in layer())
     criterion = LinearCriterion(CCE())
     with pytest.raises(ValueError, match=r"hidden must end in weight's 5 columns, got shape \(11, 4\)"):

@@ -1,4 +1,4 @@
-"""Batch normalisation where the label of every example that counts is masked out: log p is -inf in all of them."""
+"""Batch normalisation of examples whose labels are all masked, so that log p is -inf."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ OPTIONS: dict[str, Any] = {"normalise": "batch", "taper": 0.0}
 
 
 def shares(weighting: Weighting) -> torch.Tensor:
-    """Equal ones, or none where all weights are 0."""
+    """Return equal shares, or zeros if w(0) = 0."""
     return torch.full((3,), 1 / 3 if weighting(0.0) > 0 else 0.0, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
-def test_of_logits(weighting: Weighting, dense: bool) -> None:
+def test_criterion(weighting: Weighting, dense: bool) -> None:
     logits = torch.cat((torch.full((3, 1), -math.inf), OTHERS), 1).requires_grad_()
     target = torch.nn.functional.one_hot(TARGET, 3).double() if dense else TARGET
     Criterion(weighting, **OPTIONS)(logits, target).backward()
@@ -33,10 +33,10 @@ def test_of_logits(weighting: Weighting, dense: bool) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 3])
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
-def test_of_a_linear_layer(weighting: Weighting, chunk: int) -> None:
+def test_linear_criterion(weighting: Weighting, chunk: int) -> None:
     weight = torch.cat((torch.zeros(3, 1), OTHERS), 1).T.contiguous().requires_grad_()
     bias = torch.tensor([-math.inf, 0.0, 0.0], dtype=torch.float64)
-    hidden = torch.eye(3, dtype=torch.float64)  # so that the weight's gradient is that of the logits
+    hidden = torch.eye(3, dtype=torch.float64)  # makes the gradient of the weight that of the logits
     LinearCriterion(weighting, chunk=chunk, **OPTIONS)(hidden, weight, TARGET, bias).backward()
     assert weight.grad is not None
     torch.testing.assert_close(weight.grad.abs().sum(0), shares(weighting))

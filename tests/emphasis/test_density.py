@@ -1,4 +1,4 @@
-"""Integrals, objectives and probes."""
+"""Integrals and objectives of weightings, and the emphasis of criteria."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARGIN = torch.linspace(-12, 12, 97, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("instance", FROM_LOSSES, ids=name)
-def test_potential_gives_the_loss_back(instance: Instance) -> None:
+def test_potential_equals_the_loss(instance: Instance) -> None:
     assert instance.loss is not None
     torch.testing.assert_close(
         potential(instance.weighting, MARGIN), instance.loss(MARGIN.sigmoid()), rtol=1e-9, atol=1e-9
@@ -56,9 +56,9 @@ def test_potential_passes_gradcheck(weighting: Weighting) -> None:
 def test_potential_with_one_parameter_per_example() -> None:
     beta = torch.tensor([1.0, 4.0, 8.0], dtype=torch.float64)
     margin = torch.tensor([-1.0, 0.5, 3.0], dtype=torch.float64)
-    together = potential(DM(0.5, beta), margin)
-    alone = [potential(DM(0.5, float(b)), m[None])[0] for b, m in zip(beta, margin, strict=True)]
-    torch.testing.assert_close(together, torch.stack(alone))
+    batched = potential(DM(0.5, beta), margin)
+    one_by_one = [potential(DM(0.5, float(b)), m[None])[0] for b, m in zip(beta, margin, strict=True)]
+    torch.testing.assert_close(batched, torch.stack(one_by_one))
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_potential_at_p_zero_is_the_limit(weighting: Weighting, limit: float | N
 
 
 @pytest.mark.parametrize("q", [0.001, 0.01, 0.1, 0.5])
-def test_potential_of_a_weight_that_falls_slowly_near_p_one(q: float) -> None:
+def test_potential_of_a_slowly_decaying_weight(q: float) -> None:
     margin = torch.tensor([-5.0, 0.0, 20.0, 59.5, 60.0, 75.0, 500.0], dtype=torch.float64, requires_grad=True)
-    loss = torch.exp(q * logsigmoid(-margin.detach())) / q  # (1 - p)^q / q, which at m = 60 may be nearly what it was
-    found = potential(AUL(1, q), margin)
-    torch.testing.assert_close(found, loss, rtol=1e-9, atol=0)
+    loss = torch.exp(q * logsigmoid(-margin.detach())) / q  # (1 - p)^q / q, which may still be large at m = 60
+    value = potential(AUL(1, q), margin)
+    torch.testing.assert_close(value, loss, rtol=1e-9, atol=0)
     torch.testing.assert_close(potential(AUL(1, q) + Uniform(), margin.detach()), loss - margin.detach() / 2)
-    (slope,) = torch.autograd.grad(found.sum(), margin)
+    (slope,) = torch.autograd.grad(value.sum(), margin)
     torch.testing.assert_close(slope, -q * loss * margin.detach().sigmoid(), rtol=1e-9, atol=0)
     assert potential(AUL(1, q), torch.tensor([math.inf])) == 0
     assert potential_range(AUL(1, q)) == pytest.approx((0, 1 / q), rel=1e-9)
@@ -87,14 +87,14 @@ def test_potential_of_a_weight_that_falls_slowly_near_p_one(q: float) -> None:
     torch.testing.assert_close(potential(per_example, margin.detach()), loss)
 
 
-def test_potential_refuses_what_has_none() -> None:
+def test_potential_of_an_infinite_weight_at_p_1_raises() -> None:
     with pytest.raises(ValueError, match="infinite at p = 1"):
         potential(Beta(1, 0.5), MARGIN)
 
 
 def test_boundedness() -> None:
     assert [is_bounded(w) for w in (CCE(), MAE(), GCE(0.7), MSE())] == [False, True, True, True]
-    assert not is_bounded(DM(0.5, 8))  # the paper: unbounded
+    assert not is_bounded(DM(0.5, 8))  # as stated in the paper
     assert potential_range(GCE(0.7)) == pytest.approx((0, 1 / 0.7))
     assert potential_range(GCE(0.01))[1] == pytest.approx(100, rel=1e-6)
     assert potential_range(DM(0.5, 8)) == (-math.inf, math.inf)
@@ -112,7 +112,7 @@ def test_symmetry_gap(num_classes: int) -> None:
     assert symmetry_gap(CCE(), num_classes) == math.inf
 
 
-def test_share_adds_up() -> None:
+def test_shares_sum_to_one() -> None:
     for weighting in (DM(0.5, 12), CCE(), Curve(((0.0, 1.0), (0.4, 3.0), (1.0, 0.0)))):
         parts = [emphasis_share(weighting, a / 10, (a + 1) / 10).item() for a in range(10)]
         assert sum(parts) == pytest.approx(1, rel=1e-9)
@@ -121,7 +121,7 @@ def test_share_adds_up() -> None:
         emphasis_share(CCE(), 0.5, 0.2)
 
 
-def test_infinite_integral_is_reported_and_refused() -> None:
+def test_infinite_integral() -> None:
     for weighting in (Beta(0, 2), Beta(2, 0), Beta(0, 0), Beta(0.5, 2) * Beta(0.5, 1)):
         assert integral(weighting).item() == math.inf
         with pytest.raises(ValueError, match="normalise='unit' divides by the integral"):
@@ -129,7 +129,7 @@ def test_infinite_integral_is_reported_and_refused() -> None:
 
 
 @pytest.mark.parametrize("loss", [lambda p: (1 - p).sqrt(), lambda p: -(1 - p).sqrt() * p.log()], ids=["root", "focal"])
-def test_a_loss_with_no_slope_at_p_1_lets_go_of_what_is_right(loss: Callable[[Tensor], Tensor]) -> None:
+def test_loss_without_a_derivative_at_p_1(loss: Callable[[Tensor], Tensor]) -> None:
     weighting = reweigh.from_loss(loss)
     assert weighting(1.0) == 0
     logits = torch.tensor([[30.0, 0.0], [38.0, 0.0], [90.0, 0.0]], dtype=torch.float64, requires_grad=True)
@@ -139,7 +139,7 @@ def test_a_loss_with_no_slope_at_p_1_lets_go_of_what_is_right(loss: Callable[[Te
     assert potential(weighting, 0.0).item() == pytest.approx(loss(torch.tensor(0.5)).item(), rel=1e-6)
 
 
-def test_from_loss_refuses_what_is_no_loss() -> None:
+def test_from_loss_of_an_invalid_loss_raises() -> None:
     with pytest.raises(ValueError, match="must not increase with p"):
         reweigh.from_loss(lambda p: p)
     with pytest.raises(ValueError, match="must be differentiable"):
@@ -149,18 +149,18 @@ def test_from_loss_refuses_what_is_no_loss() -> None:
             reweigh.from_loss(without_gradient)
 
 
-def test_functions_are_weightings_too() -> None:
-    def half(p: torch.Tensor) -> torch.Tensor:
+def test_functions_accept_callables() -> None:
+    def mae(p: torch.Tensor) -> torch.Tensor:
         return 2 * p * (1 - p)
 
-    assert integral(half).item() == pytest.approx(integral(MAE()).item())
-    assert unit_weighting(half)(0.25) == pytest.approx(unit_weighting(MAE())(0.25))
-    assert emphasis_variance(half).item() == pytest.approx(emphasis_variance(MAE()).item())
-    assert emphasis_share(half, 0.0, 0.2).item() == pytest.approx(emphasis_share(MAE(), 0.0, 0.2).item())
-    torch.testing.assert_close(potential(half, MARGIN), potential(MAE(), MARGIN))
-    assert potential_range(half) == pytest.approx((0, 1))
-    assert is_bounded(half)
-    assert symmetry_gap(half, 3) == pytest.approx(0, abs=1e-9)
+    assert integral(mae).item() == pytest.approx(integral(MAE()).item())
+    assert unit_weighting(mae)(0.25) == pytest.approx(unit_weighting(MAE())(0.25))
+    assert emphasis_variance(mae).item() == pytest.approx(emphasis_variance(MAE()).item())
+    assert emphasis_share(mae, 0.0, 0.2).item() == pytest.approx(emphasis_share(MAE(), 0.0, 0.2).item())
+    torch.testing.assert_close(potential(mae, MARGIN), potential(MAE(), MARGIN))
+    assert potential_range(mae) == pytest.approx((0, 1))
+    assert is_bounded(mae)
+    assert symmetry_gap(mae, 3) == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
@@ -178,7 +178,7 @@ def test_emphasis_of_batch_normalised_is_relative_to_its_mean() -> None:
     torch.testing.assert_close(emphasis.w, expected / expected.mean())
 
 
-def test_emphasis_of_a_criterion_that_turns_the_direction() -> None:
+def test_emphasis_of_a_criterion_with_another_direction() -> None:
     smoothing = torch.nn.CrossEntropyLoss(label_smoothing=0.3)
     assert emphasis_of(smoothing, 10, generator=torch.Generator().manual_seed(0)).cosine.min() < 0.9
     per_row = emphasis_of(torch.nn.CrossEntropyLoss(reduction="none"), 4)
@@ -187,14 +187,14 @@ def test_emphasis_of_a_criterion_that_turns_the_direction() -> None:
         emphasis_of(smoothing, 10, reduction="avg")
 
 
-def test_emphasis_of_a_module_with_tensors_of_its_own() -> None:
+def test_emphasis_of_a_module_with_float32_buffers() -> None:
     weighted = torch.nn.CrossEntropyLoss(weight=torch.ones(10))
     plain = emphasis_of(torch.nn.CrossEntropyLoss(), 10)
     torch.testing.assert_close(emphasis_of(weighted, 10), plain)
     assert weighted.weight is not None
-    assert weighted.weight.dtype == torch.float32  # a copy was asked
+    assert weighted.weight.dtype == torch.float32  # emphasis_of uses a copy
 
 
-def test_the_potential_of_a_number() -> None:
+def test_potential_of_a_number() -> None:
     assert float(potential(CCE(), 0.0)) == pytest.approx(math.log(2))
     assert float(potential(CCE(), math.inf)) == 0

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from beside_float64 import OTHER, check, draw, result
+from float64_reference import OTHER, check, draw, result
 from reweigh.criterion import Criterion
 from reweigh.weightings import AGCE, CCE, DM, Curve, PerClass
 

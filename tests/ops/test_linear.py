@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from beside_float64 import OTHER
+from float64_reference import OTHER
 from reweigh.criterion import Criterion
 from reweigh.linear import LinearCriterion
 from reweigh.weightings import DM, MAE, Weighting

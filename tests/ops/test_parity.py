@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from beside_float64 import OTHER, TOLERANCE, check, draw, result
+from float64_reference import OTHER, TOLERANCE, check, draw, result
 from reweigh.criterion import Criterion
 from reweigh.weightings import (
     CCE,

@@ -1,4 +1,4 @@
-"""w(p) of whatever holds numbers."""
+"""Evaluating a weighting on numbers, lists and arrays."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from reweigh import CCE, DM, Weighting
 @pytest.mark.parametrize("weighting", [DM(0.5, 8), CCE()])
 @pytest.mark.parametrize("kind", [list, tuple, np.array])
 def test_lists_and_arrays_give_tensors(weighting: Weighting, kind: Any) -> None:
-    found = weighting(kind([0.1, 0.2]))
-    assert found.tolist() == pytest.approx([weighting(0.1), weighting(0.2)])
-    assert found.dtype == torch.float64
+    w = weighting(kind([0.1, 0.2]))
+    assert w.tolist() == pytest.approx([weighting(0.1), weighting(0.2)])
+    assert w.dtype == torch.float64
     assert isinstance(weighting(np.float64(0.1)), float)
 
 
 @pytest.mark.parametrize(
-    ("p", "error", "told"),
+    ("p", "error", "message"),
     [
         (2, ValueError, r"p must be in \[0, 1\], got 2"),
         ([0.1, -1], ValueError, r"p must be in \[0, 1\], got \[0.1, -1\]"),
@@ -30,10 +30,10 @@ def test_lists_and_arrays_give_tensors(weighting: Weighting, kind: Any) -> None:
         ([[1], [1, 2]], TypeError, "or a list or array of numbers"),
     ],
 )
-def test_what_is_no_probability_is_refused(p: Any, error: type[Exception], told: str) -> None:
-    with pytest.raises(error, match=told):
+def test_values_that_are_not_probabilities_raise(p: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         DM(0.5, 8)(p)
 
 
-def test_no_weight_at_all_has_no_mode() -> None:
+def test_mode_of_a_zero_weight_is_none() -> None:
     assert (0 * CCE()).mode is None

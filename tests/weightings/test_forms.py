@@ -1,4 +1,4 @@
-"""The few numbers that a kernel gets of a weighting say the same as the weighting."""
+"""The coefficients passed to a kernel describe the same function as the weighting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reweigh.weightings import CCE, DM, GCE, MAE, Scaled, Tapered, Uniform, Weig
 from reweigh.weightings.base import BELL, EMPHASIS, FOCUS, POWERS
 from reweigh.weightings.compose import form_of
 
-IN_KERNEL = [
+WITH_FORM = [
     *(w for w in WEIGHTINGS if form_of(w) is not None),
     3 * GCE(0.7),
     Scaled(Tapered(DM(0.5, 8), 1e-3), 0.25),
@@ -21,8 +21,8 @@ IN_KERNEL = [
 ]
 
 
-@pytest.mark.parametrize("weighting", IN_KERNEL, ids=name)
-def test_form_is_the_weighting(weighting: Weighting) -> None:
+@pytest.mark.parametrize("weighting", WITH_FORM, ids=name)
+def test_form_equals_the_weighting(weighting: Weighting) -> None:
     margin = torch.linspace(-90, 90, 181, dtype=torch.float64)
     log_p, log_q = log_probabilities(margin)
     form = form_of(weighting)
@@ -39,25 +39,25 @@ def test_form_is_the_weighting(weighting: Weighting) -> None:
     torch.testing.assert_close(log_w, weighting.log_weight(log_p, log_q), rtol=1e-12, atol=1e-12)
 
 
-def test_families_of_the_paper_have_a_form() -> None:
-    kinds = {type(weighting).__name__ for weighting in IN_KERNEL}
-    assert kinds >= {"DM", "IMAE", "Normal", "Exponential", "Beta", "Uniform", "CCE", "MAE", "MSE", "GCE", "Tapered"}
-    assert "Focal" in kinds  # which is none of the paper's, but much used
+def test_weightings_of_the_paper_and_focal_have_a_form() -> None:
+    names = {type(weighting).__name__ for weighting in WITH_FORM}
+    paper = {"DM", "IMAE", "Normal", "Exponential", "Beta", "Uniform", "CCE", "MAE", "MSE", "GCE", "Tapered"}
+    assert names >= paper | {"Focal"}
 
 
-def test_others_have_none() -> None:
+def test_weightings_without_a_form() -> None:
     by_example = torch.tensor([1.0, 2.0])
     for weighting in (CCE() + MAE(), DM(0.5, by_example), CCE() * by_example, 0.0 * CCE(), Tapered(DM(1, by_example))):
         assert form_of(weighting) is None
     assert form_of(Tapered(Tapered(Uniform(), 1e-3), 1e-3)) is None
 
-    class Different(CCE):
+    class Overridden(CCE):
         def log_weight(self, log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
             return log_p
 
-    class More(Scaled):
+    class Extended(Scaled):
         def log_weight(self, log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
             return super().log_weight(log_p, log_q) + 1
 
-    for other in (Different(), More(CCE(), 2.0), 2 * Different(), More(Different(), 2.0)):
+    for other in (Overridden(), Extended(CCE(), 2.0), 2 * Overridden(), Extended(Overridden(), 2.0)):
         assert form_of(other) is None

@@ -1,4 +1,4 @@
-"""Parameters of a weighting: which numbers are taken, and as what."""
+"""Parameters of a weighting: accepted types and ranges, and derivatives with respect to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from reweigh.emphasis import potential
 
 
 @pytest.mark.parametrize("number", [np.int64(1), np.int8(1), np.float32(1), np.float64(1), np.array(1.0)[()]])
-def test_numbers_of_numpys_are_numbers(number: Any) -> None:
+def test_numpy_numbers_are_accepted(number: Any) -> None:
     weighting = DM(number, 8)
     assert weighting == DM(1, 8)
     assert repr(weighting) in ("DM(lam=1, beta=8)", "DM(lam=1.0, beta=8)")
@@ -38,12 +38,12 @@ def test_numbers_of_numpys_are_numbers(number: Any) -> None:
 
 
 @pytest.mark.parametrize("count", [np.int64(10), np.uint8(10), np.float32(10), 10.0])
-def test_a_count_of_numpys_is_a_count(count: Any) -> None:
+def test_whole_numbers_are_accepted_as_num_classes(count: Any) -> None:
     assert repr(ForwardSymmetric(0.25, num_classes=count)) == "ForwardSymmetric(rate=0.25, num_classes=10)"
 
 
 @pytest.mark.parametrize("count", [True, "10", None, 1, 10.5, float("inf"), float("nan")])
-def test_what_is_no_count_is_refused(count: Any) -> None:
+def test_bad_num_classes_raises(count: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"ForwardSymmetric's num_classes is .*; expected a whole number"):
         ForwardSymmetric(0.25, num_classes=count)
 
@@ -53,24 +53,24 @@ def test_a_single_precision_number_keeps_its_value() -> None:
 
 
 @pytest.mark.parametrize("value", [True, np.True_, "1", None, 1j, np.ones(2)])
-def test_what_is_no_number_is_refused(value: Any) -> None:
+def test_values_that_are_not_numbers_raise(value: Any) -> None:
     with pytest.raises(TypeError, match="DM: lam must be a number or a tensor"):
         DM(value, 8)
 
 
 @pytest.mark.parametrize("value", [np.float32("nan"), np.int64(-1), np.float64("inf")])
-def test_a_number_outside_is_refused(value: Any) -> None:
+def test_a_number_out_of_range_raises(value: Any) -> None:
     with pytest.raises(ValueError, match="DM: lam must be a number in"):
         DM(value, 8)
 
 
 @pytest.mark.parametrize("lam", [torch.tensor([0.5, 1.0]), torch.ones(3, 1), torch.ones(4003)])
-def test_several_parameters_have_no_one_mode(lam: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="one mode for each of them"):
+def test_mode_of_a_tensor_parameter_raises(lam: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="one mode per element"):
         _ = DM(lam, 8.0).mode
 
 
-def test_one_parameter_in_a_tensor_has_a_mode() -> None:
+def test_mode_of_a_scalar_tensor() -> None:
     assert DM(torch.tensor(1.0), 8.0).mode == pytest.approx(0.5)
     rate = torch.tensor(0.4, dtype=torch.float64)
     assert ForwardSymmetric(rate, 10).mode == pytest.approx(ForwardSymmetric(0.4, 10).mode)
@@ -95,14 +95,12 @@ def test_one_parameter_in_a_tensor_has_a_mode() -> None:
         (lambda t: ForwardSymmetric(t, 10), 0.4),
     ],
     ids=[
-        *("CCE as focal loss", "focal loss", "sum of losses", "sum at its end", "factor 0", "two factors 0"),
+        *("CCE as focal loss", "focal loss", "sum of losses", "sum at factor 0", "factor 0", "two factors 0"),
         *("sum with a product", "SL without MAE", "SL", "AGCE", "AUL", "Tapered"),
         *("CCE as forward correction", "forward correction"),
     ],
 )
-def test_an_objective_can_be_differentiated_by_a_parameter(
-    make: Callable[[torch.Tensor], Weighting], at: float
-) -> None:
+def test_objective_is_differentiable_in_a_parameter(make: Callable[[torch.Tensor], Weighting], at: float) -> None:
     margin = torch.tensor([-3.0, 0.2, 5.0], dtype=torch.float64)
     x = torch.tensor(at, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(potential(make(x), margin).sum(), x)
@@ -111,7 +109,7 @@ def test_an_objective_can_be_differentiated_by_a_parameter(
 
 
 @pytest.mark.parametrize("make", [lambda t: t * CCE(), lambda t: PerClass(torch.stack((t, t + 1)) * CCE())])
-def test_a_factor_of_0_that_is_learnt_has_no_integral_to_divide_by(
+def test_unit_normalisation_of_a_learnable_factor_of_0_raises(
     make: Callable[[torch.Tensor], Weighting],
 ) -> None:
     with pytest.raises(ValueError, match="divides by the integral of w over"):
@@ -120,18 +118,20 @@ def test_a_factor_of_0_that_is_learnt_has_no_integral_to_divide_by(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("normalise", [None, "batch"])
-def test_what_a_class_does_not_learn_by_yet_it_may_learn_to(normalise: Any, dtype: torch.dtype) -> None:
-    """The gradient, differentiated by factors of which one is 0, is what differences say."""
+def test_gradient_is_differentiable_in_a_class_factor_of_0(normalise: Any, dtype: torch.dtype) -> None:
+    """The derivative of the gradient with respect to class factors equals finite differences, also at 0."""
     logits = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    target, sides = torch.tensor([0, 1, 2, 0, 1, 2]), torch.linspace(-1, 1, 18, dtype=torch.float64).reshape(6, 3)
+    target, direction = torch.tensor([0, 1, 2, 0, 1, 2]), torch.linspace(-1, 1, 18, dtype=torch.float64).reshape(6, 3)
 
-    def told(factor: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    def projected_gradient(factor: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
         criterion = Criterion(PerClass(factor * GCE(0.7)), normalise=normalise)
         (gradient,) = torch.autograd.grad(criterion(z, target), z, create_graph=True)
-        return (gradient * sides).sum()
+        return (gradient * direction).sum()
 
     factor = torch.tensor([0.0, 1.0, 2.0], dtype=dtype, requires_grad=True)
-    (slope,) = torch.autograd.grad(told(factor, logits.clone().requires_grad_()), factor)
+    (slope,) = torch.autograd.grad(projected_gradient(factor, logits.clone().requires_grad_()), factor)
     exact, step = factor.detach().double(), 1e-6 * torch.eye(3, dtype=torch.float64)
-    differences = [(told(exact + d, logits.requires_grad_()) - told(exact, logits)) / 1e-6 for d in step]
+    logits.requires_grad_()
+    start = projected_gradient(exact, logits)
+    differences = [(projected_gradient(exact + d, logits) - start) / 1e-6 for d in step]
     torch.testing.assert_close(slope.double(), torch.stack(differences).detach(), rtol=1e-4, atol=1e-8)

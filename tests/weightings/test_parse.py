@@ -1,4 +1,4 @@
-"""Expressions become weightings."""
+"""Weightings from expressions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_expressions(text: str, expected: Weighting) -> None:
     assert weighting_from(parse(text)) == expected
 
 
-def test_the_name_of_a_weighting_reads_back() -> None:
+def test_repr_parses_to_the_weighting() -> None:
     for weighting in (DM(0.5, 8), CCE() + 9.21 * MAE(), 2 * (CCE() + MAE()), Tapered(DM(1, 16), 5e-7)):
         assert weighting_from(parse(repr(weighting))) == weighting
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("DMM(1, 2)", "no weighting is named 'DMM'; did you mean 'DM'"),
         ("DM(1, 2, 3)", "DM takes 2 arguments"),
@@ -41,6 +41,6 @@ def test_the_name_of_a_weighting_reads_back() -> None:
         ("Curve([[0, 1]])", "at least two"),
     ],
 )
-def test_wrong_expressions_are_refused(text: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_wrong_expressions_raise(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         weighting_from(parse(text))

@@ -1,4 +1,4 @@
-"""Properties that every weighting has, over one list of instances."""
+"""Properties of all weightings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_is_never_negative_and_finite_inside(weighting: Weighting) -> None:
 
 @pytest.mark.parametrize("instance", INSTANCES, ids=name)
 def test_equals_the_papers_formula_in_high_precision(instance: Instance) -> None:
-    # a loss given as f(p) can know 1 - p no better than float64 does
+    # f(p) knows 1 - p only to the precision of float64
     rel = 1e-7 if isinstance(instance.weighting, FromLoss) else 1e-12
     with mpmath.workdps(200):
         for margin in (-300.0, -80.0, -20.0, -3.0, -1.0, -0.25, 0.0, 0.5, 2.0, 10.0, 40.0, 200.0):
@@ -63,7 +63,7 @@ def test_equals_the_papers_formula_in_high_precision(instance: Instance) -> None
 
 
 @pytest.mark.parametrize("margin", [-690.0, -720.0, -1e4, -math.inf])
-def test_a_weighting_from_a_loss_has_its_limit_at_p_zero(margin: float) -> None:
+def test_from_loss_has_the_correct_limit_at_p_0(margin: float) -> None:
     at = torch.tensor([margin], dtype=torch.float64)
     for loss, same in ((lambda p: -p.log(), CCE()), (lambda p: 1 - p, MAE()), (lambda p: (1 - p**0.7) / 0.7, GCE(0.7))):
         torch.testing.assert_close(at_margins(FromLoss(loss), at), at_margins(same, at), rtol=1e-9, atol=1e-200)
@@ -77,7 +77,7 @@ def test_mode_is_the_argmax(weighting: Weighting) -> None:
         assert w.max() - w.min() < 1e-12
         return
     for mode in weighting.mode if isinstance(weighting.mode, tuple) else (weighting.mode,):
-        # the limit from inside, since w may jump at the mode itself (truncation)
+        # also just above the mode, where a truncated w jumps
         near = max(weighting(min(1.0, mode + 1e-12)), weighting(mode))
         assert near >= w.max().item() * (1 - 1e-9)
 
@@ -86,7 +86,7 @@ def test_mode_is_the_argmax(weighting: Weighting) -> None:
 def test_unit_normalisation_integrates_to_one(weighting: Weighting) -> None:
     scaled = unit_weighting(weighting)
     cuts = sorted({0.0, 1.0, *weighting.breakpoints, *(c / 64 for c in range(1, 64))})
-    with mpmath.workdps(20):  # quadrature in p by another library, with the awkward ends cut finely
+    with mpmath.workdps(20):  # quadrature in p by mpmath, with short intervals at both ends
         ends = [1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 5e-3]
         points = sorted({*cuts, *ends, *(1 - e for e in ends)})
         total = mpmath.quad(lambda p: scaled(float(p), float(1 - p)), points, maxdegree=4)
@@ -104,7 +104,7 @@ def test_is_the_derivative_of_its_loss(instance: Instance) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("weighting", "expected"),
     [
         (CCE(), 2 * Beta(1, 2)),
         (MAE(), 2 * Beta(2, 2)),
@@ -132,12 +132,12 @@ def test_is_the_derivative_of_its_loss(instance: Instance) -> None:
     ],
     ids=lambda weighting: repr(weighting),
 )
-def test_identities(one: Weighting, other: Weighting) -> None:
+def test_identities(weighting: Weighting, expected: Weighting) -> None:
     inside = GRID[GRID.abs() < 15]
-    torch.testing.assert_close(at_margins(one, inside), at_margins(other, inside), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(at_margins(weighting, inside), at_margins(expected, inside), rtol=1e-12, atol=1e-14)
 
 
-def test_ends_are_the_limits() -> None:
+def test_limits_at_both_ends() -> None:
     assert [DM(lam, 3)(0.0) for lam in (0, 0.5)] == pytest.approx([math.exp(3), 1])
     assert GCE(0.7)(0.0) == GCE(0.7)(1.0) == 0
     assert CCE()(0.0) == 2
@@ -153,9 +153,9 @@ def test_tensor_parameters_broadcast_over_examples(shape: tuple[int, ...]) -> No
     lam = torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 2
     beta = torch.linspace(-3, 12, shape[-1], dtype=torch.float64)
     p = torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    together = DM(lam, beta)(p)
+    batched = DM(lam, beta)(p)
     one_by_one = [DM(a, b)(x) for a, b, x in zip(lam.flatten(), beta.expand(shape).flatten(), p.flatten(), strict=True)]
-    torch.testing.assert_close(together, torch.stack(one_by_one).reshape(shape))
+    torch.testing.assert_close(batched, torch.stack(one_by_one).reshape(shape))
     scales = integral(DM(lam[..., 0], 4.0)) if lam.ndim > 1 else integral(DM(lam, 4.0))
     firsts = [integral(DM(float(a), 4.0)) for a in (lam[..., 0] if lam.ndim > 1 else lam)]
     torch.testing.assert_close(scales, torch.stack(firsts))
@@ -173,7 +173,7 @@ def test_curve_goes_through_its_points_and_never_overshoots() -> None:
     assert (falling.diff() <= 1e-12).all()
 
 
-def test_repr_is_the_name() -> None:
+def test_repr_and_equality() -> None:
     assert repr(DM(0.5, 8)) == "DM(lam=0.5, beta=8)"
     assert repr(CCE() + 0.5 * MAE()) == "CCE() + 0.5 * MAE()"
     assert repr(2 * (CCE() + MAE())) == "2 * (CCE() + MAE())"
@@ -187,25 +187,25 @@ def test_variance_of_an_almost_constant_weight(beta: float) -> None:
     assert emphasis_variance(Exponential(beta)).item() == pytest.approx(beta**2 / 12 * (1 + beta), rel=1e-6, abs=0)
 
 
-def test_variance_of_no_weight_and_of_an_infinite_one() -> None:
+def test_variance_of_zero_and_infinite_weights() -> None:
     assert emphasis_variance(0 * CCE()).item() == emphasis_variance(Uniform()).item() == 0
     assert emphasis_variance(Beta(0, 1)).item() == emphasis_variance(Beta(0.5, 1)).item() == math.inf
     assert emphasis_variance(Beta(0.55, 1)).item() == pytest.approx(10 - 1 / 0.55**2, rel=1e-10)
 
 
-def test_variance_can_be_differentiated_where_the_weight_is_constant() -> None:
+def test_variance_is_differentiable_at_a_constant_weight() -> None:
     beta = torch.zeros((), dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(emphasis_variance(DM(0.5, beta)), beta)
     assert slope.item() == 0
 
 
-def test_variance_of_given_p_is_the_plain_variance() -> None:
+def test_variance_over_given_p() -> None:
     p = torch.rand(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(emphasis_variance(CURVE, p), CURVE(p).var(correction=0))
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
         (lambda: DM(-1, 2), r"DM: lam must be a number in \[0, inf\), got -1"),
         (lambda: DM(0.5, float("nan")), "DM: beta must be a number .* got nan"),
@@ -227,12 +227,12 @@ def test_variance_of_given_p_is_the_plain_variance() -> None:
         (lambda: Curve(((0.0, 0.0), (1.0, 0.0))), "somewhere positive"),
     ],
 )
-def test_bad_parameters_are_refused(make: object, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_bad_parameters_raise(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
 
 
-def test_wrong_types_are_refused() -> None:
+def test_wrong_types_raise() -> None:
     with pytest.raises(TypeError, match="DM: lam must be a number or a tensor, got 'x'"):
         DM("x", 2)  # type: ignore[arg-type]
     with pytest.raises(TypeError):

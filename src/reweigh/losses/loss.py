@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from reweigh.checks import one_of
 from reweigh.margin import at_least_float32
-from reweigh.weightings.parameter import holds
+from reweigh.weightings.parameter import all_true
 
 
 class Loss(nn.Module, ABC):
@@ -52,7 +52,7 @@ def check(logits: Tensor, target: Tensor) -> None:
         raise ValueError(f"target must have the shape ({len(logits)},) of the rows, not {tuple(target.shape)}")
     target = target.long()  # compared as uint8, 300 classes would be 44
     within = (target >= 0) & (target < logits.shape[1])
-    if not holds(within):
+    if not all_true(within):
         raise ValueError(f"target must be in [0, {logits.shape[1] - 1}], got {target[~within][0].item()}")
 
 

@@ -1,28 +1,29 @@
-"""The criterion as Triton kernels: device code alone; `reweigh.ops` chooses tiles and launches.
+"""Triton kernels of the criterion; `reweigh.ops` selects tile sizes and launches them.
 
-    measure     reads the logits, writes N margins and what the second pass needs of each row
-    weigh_rows  margins -> shares, where one program has all rows; else log w, s x taper and one partial result per
-                program: largest log w, Σ s w relative to it, Σ s, Σ s (-log p)
-    settle      partial results -> what weights are relative to, the scale, and the value
+    measure     reads the logits, writes the margin, maximum and sum of exponentials of each row
+    weigh_rows  margins -> shares if one program handles all rows; otherwise log w, s x taper and one partial result
+                per program: largest log w, Σ s w relative to it, Σ s, Σ s (-log p)
+    settle      partial results -> reference log weight, scale and value
     emit        reads the logits, writes the gradient  c_i (softmax over the others - onehot_y) / 2
-    count       1 / Σ s, where a mean must know it before a single pass
-    fused       both passes in one, without batch normalisation
-    at_once     everything for a batch that is one tile, in a single launch
-    rescale     multiplies a finished gradient, and returns at once where the factor is 1
+    count       1 / Σ s, which a mean needs before a single pass
+    fused       both passes in one kernel, without batch normalisation
+    at_once     the complete computation in one launch, for a batch that fits in one tile
+    rescale     multiplies a gradient in place; returns immediately if the factor is 1
 
-`book` is float64, N numbers a line: margin, top, rest; share, or log w and s x taper. Row offsets are int64. Every row
-of a gradient is written, an ignored one with zeros. All sums are taken in a fixed order.
+`book` holds row statistics in float64, N numbers each: margin, top, rest; then share, or log w and s x taper. Row
+offsets are int64. Every row of a gradient is written; ignored rows are set to zero. All sums have a fixed order.
 
-A tile is [R, T, U, K]: R rows, and U x T x K columns of which U times K neighbours belong to one of T threads, so that
-maxima and sums over U and K need no exchange between threads. The columns are walked in steps of U T K, and the rest in
-one of T K where that is enough. Rows whose length is no multiple of 16 bytes begin anywhere in them: of such a row
-(SHIFTED) the 16 bytes at either end are read separately, number by number. Its columns are counted from the 128 bytes
-that it begins in, since a warp that reads or writes parts of memory lines waits for more of them. Unless they are
-SHIFTED, rows begin and end at multiples of K: `// K * K` changes nothing, and tells the compiler so.
+A tile is [R, T, U, K]: R rows and U x T x K columns. Each of the T threads holds U groups of K adjacent columns, so
+maxima and sums over U and K need no communication between threads. The columns are processed in steps of U T K, and
+the remainder in one step of T K if that suffices. Rows whose length is not a multiple of 16 bytes are not aligned
+(SHIFTED): the 16 bytes at both ends of such a row are read element by element. Its columns are counted from the
+128-byte line in which it begins, because partial access to memory lines is slower. Rows that are not SHIFTED begin and
+end at multiples of K: `// K * K` leaves their sizes unchanged and tells the compiler about the alignment.
 
-What is done once a row is done by every thread that works on it, and libdevice's float64 functions take twenty to forty
-instructions each: for rows of a thousand classes as long as reading them. Exponents of weights are multiplied by β, so
-`exp` has ten digits; logarithms are only added to margins, and have float32's seven.
+Per-row arithmetic is repeated by every thread of the row. The float64 functions of libdevice take twenty to forty
+instructions each, as long as reading a row of a thousand classes, so `exp`, `log` and `log1p` are approximated. The
+result of `exp` may be multiplied by β and has ten digits; logarithms are only added to margins and have the seven of
+float32.
 """
 
 from __future__ import annotations
@@ -39,27 +40,27 @@ class Kernel(Protocol):
     def __call__(self, *args: Any) -> Any: ...
 
 
-# Compiled once for each combination of types and constants, whatever the numbers. Tensors of one number a row are
-# not specialised on alignment: Triton 3.3 to 3.6 cannot always compile `values` that begin at 16 bytes together with
-# weights that need not.
+# Compiled once per combination of types and constants, independent of values. Tensors with one number per row are not
+# specialised on alignment: Triton 3.3 to 3.6 fails to compile some combinations of an aligned `values` with unaligned
+# weights.
 jit: Callable[[Callable[..., Any]], Kernel] = triton.jit(
     do_not_specialize=["N", "C", "P", "stride", "gradient_stride", "factor_stride", "ignore", "parts", "span"],
     do_not_specialize_on_alignment=["target", "factor", "forces", "class_weight", "sample_weight", "values"],
 )
 
 LOG2E = tl.constexpr(1.4426950408889634)
-# Below every logit: a maximum that is still here has met no admissible class.
+# Initial value of a maximum over logits; still present if a row has no admissible class.
 NOTHING = tl.constexpr(-3.4028234663852886e38)
-# Times 16 bytes: what memory is read and written by.
+# Size of a memory line in units of 16 bytes.
 LINE = tl.constexpr(8)
 
 
 @jit
 def exp_below(x: tl.tensor, top: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
-    """exp(x - top) in float32; the difference first, so that a common offset costs no digits.
+    """Return exp(x - top) in float32, subtracting first so that a common offset costs no digits.
 
-    For numbers of half precision a product and a sum in one instruction: their offsets have no such digits. Whatever
-    is off, is off by the same factor for a whole row.
+    Half-precision logits have fewer digits to lose, so one fused multiply-add suffices; its error is a common factor of
+    the row.
     """
     if HALF:
         return tl.exp2(tl.fma(x, tl.full([], LOG2E, tl.float32), -tl.maximum(top * LOG2E, NOTHING)))
@@ -68,7 +69,7 @@ def exp_below(x: tl.tensor, top: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
 
 @jit
 def labels(target: tl.tensor, i: tl.tensor, N: tl.tensor, C: tl.tensor, ignore: tl.tensor) -> tl.tensor:
-    """The labels of rows i, -1 for one that is ignored or unknown, and whether a row takes part."""
+    """Return the labels of rows i, -1 if ignored or out of range, and whether each row is valid."""
     y = tl.load(target + i, mask=i < N, other=ignore).to(tl.int64)
     live = (i < N) & (y != ignore)
     return tl.where(live & (y >= 0) & (y < C), y, -1).to(tl.int32), live
@@ -78,7 +79,7 @@ def labels(target: tl.tensor, i: tl.tensor, N: tl.tensor, C: tl.tensor, ignore: 
 def importance(
     y: tl.tensor, i: tl.tensor, live: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor
 ) -> tl.tensor:
-    """s = class weight x sample weight x valid, in float64."""
+    """Return s = class weight x sample weight x valid in float64."""
     s = live.to(tl.float64)
     if class_weight is not None:
         s *= tl.load(class_weight + y, mask=y >= 0, other=0.0).to(tl.float64)
@@ -95,7 +96,7 @@ def columns(start: tl.tensor, U: tl.constexpr, T: tl.constexpr, K: tl.constexpr)
 
 @jit
 def place(i: tl.tensor, stride: tl.tensor, C: tl.tensor, K: tl.constexpr, SHIFTED: tl.constexpr) -> tl.tensor:
-    """Where rows i begin, or the line they begin in; how much later they do; first and end of the columns to walk."""
+    """Return the offset of rows i (or of their memory line), the shift in it, and the range of aligned columns."""
     if SHIFTED:  # one row
         offset = i * stride
         start = offset // (LINE * K) * (LINE * K)
@@ -106,7 +107,7 @@ def place(i: tl.tensor, stride: tl.tensor, C: tl.tensor, K: tl.constexpr, SHIFTE
 
 @jit
 def ends(shift: tl.tensor, C: tl.tensor, first: tl.tensor, last: tl.tensor, K: tl.constexpr) -> tl.tensor:
-    """The columns of a shifted row in the 16 bytes before and after those to walk, and which of them are its own."""
+    """Return the columns in the 16 bytes before and after the aligned range, and which of them belong to the row."""
     k = tl.arange(0, 2 * K)[None, None, None, :]
     j = tl.where(k < K, first + k - K, last + k - K)
     return j, (j >= shift) & (j < shift + C)
@@ -114,25 +115,25 @@ def ends(shift: tl.tensor, C: tl.tensor, first: tl.tensor, last: tl.tensor, K: t
 
 @jit
 def along(rows: tl.tensor) -> tl.tensor:
-    """Numbers of rows, beside a tile."""
+    """Reshape one number per row to broadcast over a tile."""
     return rows[:, None, None, None]
 
 
 @jit
 def own_max(x: tl.tensor) -> tl.tensor:
-    """[R, T]: the largest number of each thread."""
+    """Return the maximum of each thread, [R, T]."""
     return tl.max(tl.max(x, 3), 2)
 
 
 @jit
 def own_sum(x: tl.tensor) -> tl.tensor:
-    """[R, T]: each thread's sum."""
+    """Return the sum of each thread, [R, T]."""
     return tl.sum(tl.sum(x, 3), 2)
 
 
 @jit
 def within(rows: tl.tensor, j: tl.tensor, first: tl.tensor, last: tl.tensor, SHIFTED: tl.constexpr) -> tl.tensor:
-    """Which entries of a tile are there."""
+    """Return the mask of the valid entries of a tile."""
     if SHIFTED:
         return along(rows) & (j >= first) & (j < last)
     return along(rows) & (j < last)
@@ -143,7 +144,7 @@ def read(
     at: tl.tensor, live: tl.tensor, j: tl.tensor, first: tl.tensor, last: tl.tensor, SHIFTED: tl.constexpr,
     CACHE: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """One tile of logits in float32, -inf where there are none."""
+    """Load a tile of logits as float32, -inf where masked."""
     mask = within(live, j, first, last, SHIFTED)
     return tl.load(along(at) + j, mask=mask, other=-float("inf"), eviction_policy=CACHE).to(tl.float32)
 
@@ -152,7 +153,7 @@ def read(
 def without(
     x: tl.tensor, y: tl.tensor, start: tl.tensor, U: tl.constexpr, T: tl.constexpr, K: tl.constexpr
 ) -> tl.tensor:
-    """The tile with -inf at the targets; a tile that holds none is spared the comparison."""
+    """Set the targets in a tile to -inf; skips the comparison if the tile contains none."""
     if tl.max(((y >= start) & (y < start + U * T * K)).to(tl.int32), 0) == 1:
         x = tl.where(columns(start, U, T, K) == along(y), -float("inf"), x)
     return x
@@ -160,14 +161,14 @@ def without(
 
 @jit
 def add(top: tl.tensor, rest: tl.tensor, x: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
-    """The largest logit and the sum of each thread, with a tile more."""
+    """Update the maximum and the sum of exponentials of each thread with a tile."""
     higher = tl.maximum(top, own_max(x))
     return higher, rest * exp_below(top, higher, HALF) + own_sum(exp_below(x, higher[:, :, None, None], HALF))
 
 
 @jit
 def wide_end(first: tl.tensor, last: tl.tensor, U: tl.constexpr, T: tl.constexpr, K: tl.constexpr) -> tl.tensor:
-    """Where the wide steps of a walk end: before `last` if one narrow step does the rest."""
+    """Return the end of the wide steps, which is before `last` if one narrow step covers the remainder."""
     return first + (last - first + (U - 1) * T * K - 1) // (U * T * K) * (U * T * K)
 
 
@@ -176,7 +177,7 @@ def statistics(
     at: tl.tensor, y: tl.tensor, live: tl.tensor, C: tl.tensor, shift: tl.tensor, first: tl.tensor, last: tl.tensor,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, SHIFTED: tl.constexpr, CACHE: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """Per row, over the classes other than y: the largest logit, and Σ exp(z - largest). One walk over the columns."""
+    """Return the largest logit and Σ exp(z - largest) of each row over the classes other than y, in one pass."""
     HALF: tl.constexpr = at.dtype.element_ty != tl.float32
     top = tl.full([R, T], NOTHING, tl.float32)
     rest = tl.zeros([R, T], tl.float32)
@@ -199,19 +200,19 @@ def statistics(
 
 
 LN2 = tl.constexpr(0.6931471805599453)
-# Added to a number below 2^51, it leaves no room for digits behind the point.
+# Adding this to a number below 2^51 rounds it to an integer.
 ROUNDING = tl.constexpr(6755399441055744.0)  # 1.5 * 2^52
 HALF_OF_2 = tl.constexpr(0x3F3504F3)  # the square root of 1/2, as the bits of a float32
 
 
 @jit
 def exp(x: tl.tensor) -> tl.tensor:
-    """exp(x) in float64 to 1e-10; 0 below the smallest normal number, inf above the largest, NaN for NaN."""
+    """Return exp(x) in float64 with relative error 1e-10; 0 below the smallest normal number, inf on overflow."""
     t = x * LOG2E
     t = tl.where(t > 1024, 1024.0, t)
     rounded = t + ROUNDING
     r = t - (rounded - ROUNDING)  # in [-1/2, 1/2]
-    # 2^r, pairs first: half as long a chain of instructions as one after the other
+    # 2^r by a polynomial evaluated in pairs, which halves the dependency chain
     r2 = r * r
     low = (0.99999999995956175074 + 0.69314718055683241353 * r) + (
         0.24022651213498092661 + 0.055504109063258666119 * r
@@ -219,14 +220,14 @@ def exp(x: tl.tensor) -> tl.tensor:
     high = (0.0096180256133180342494 + 0.0013333478473685415281 * r) + (
         0.00015469729214118297093 + 0.000015303700711365693939 * r
     ) * r2
-    # and 2^n by its bits, n being the last ones of `rounded`
+    # 2^n from its bits; n is in the low bits of `rounded`
     power = ((rounded.to(tl.int64, bitcast=True) + 1023) << 52).to(tl.float64, bitcast=True)
     return tl.where(t < -1022, 0.0, (low + high * (r2 * r2)) * power)
 
 
 @jit
 def log1p(x: tl.tensor) -> tl.tensor:
-    """log(1 + x) = 2 atanh(x / (2 + x)) in float32 for -0.3 <= x <= 1, without losing a small x."""
+    """Return log(1 + x) = 2 atanh(x / (2 + x)) in float32 for -0.3 <= x <= 1, accurate for small x."""
     t = x / (2.0 + x)
     s = t * t
     series = 0.285923579954 + s * (0.217065757882 + s * 0.232243292747)
@@ -235,7 +236,7 @@ def log1p(x: tl.tensor) -> tl.tensor:
 
 @jit
 def log(x: tl.tensor) -> tl.tensor:
-    """log(x) in float64 to 1e-7 for x > 0 in float32, NaN for NaN."""
+    """Return log(x) in float64 with error 1e-7 for a float32 x > 0; NaN for NaN."""
     bits = x.to(tl.int32, bitcast=True)
     n = (bits - HALF_OF_2) >> 23
     mantissa = (bits - (n << 23)).to(tl.float32, bitcast=True)  # in [0.707, 1.414]
@@ -243,25 +244,26 @@ def log(x: tl.tensor) -> tl.tensor:
     return tl.where(x == x, found, x.to(tl.float64))
 
 
-# Where log p and log q end, so that 0 * log 0 = 0.
+# Lower bound of log p and log q, so that 0 * log 0 = 0.
 FLOOR = tl.constexpr(-1.7976931348623157e308)
-LOWEST = tl.constexpr(-1.7976931348623157e300)  # below are powers of 0, as in reweigh.weightings.parameter.is_log_zero
+# Lower values are powers of 0, as in reweigh.weightings.parameter.is_log_zero.
+LOWEST = tl.constexpr(-1.7976931348623157e300)
 # The families of reweigh.weightings.base.Form.
 POWERS, EMPHASIS, BELL, FOCUS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
-# How the value is reduced, as in reweigh.ops.REDUCTIONS.
+# Reductions of the value, as in reweigh.ops.REDUCTIONS.
 NONE, MEAN = tl.constexpr(0), tl.constexpr(1)
 
 
 @jit
 def own_logit(at: tl.tensor, y: tl.tensor) -> tl.tensor:
-    """z_y in float64, NaN for an unknown label."""
+    """Return z_y in float64; NaN for a label out of range."""
     return tl.load(at + y, mask=y >= 0, other=float("nan")).to(tl.float64)
 
 
 @jit
 def margin_of(own: tl.tensor, top: tl.tensor, rest: tl.tensor) -> tl.tensor:
-    """margin = (z_y - top) - log rest in float64; +inf where there is no class to turn to, NaN for an unknown label."""
-    alone = (top == NOTHING) & (rest == rest)  # rest is NaN where a logit is, and that must not pass for nothing
+    """Return (z_y - top) - log rest in float64; inf without an admissible other class, NaN for a label out of range."""
+    alone = (top == NOTHING) & (rest == rest)  # a NaN logit makes rest NaN and is not an empty row
     gap = own - top.to(tl.float64)
     return tl.where(alone, float("inf"), gap - log(tl.where(alone, 1.0, rest)))
 
@@ -271,22 +273,22 @@ def weigh(
     m: tl.tensor, s: tl.tensor, a: tl.tensor, b: tl.tensor, c: tl.tensor, inner: tl.tensor, taper: tl.tensor,
     FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """log w; s where there is a derivative to give, before and after taper; and the cross entropy s (-log p).
+    """Return log w, s (0 for an infinite margin) before and after taper, and the cross entropy s (-log p).
 
-    In float64, but for log(1 + exp(-|m|)), which lies in [0, log 2], and what the taper divides by.
+    Uses float64, except for log(1 + exp(-|m|)), which is in [0, log 2], and the divisor of the taper.
     """
     small = exp(-tl.abs(m))
     bend = log1p(small.to(tl.float32)).to(tl.float64)
     log_p = tl.where(m < 0, m, 0.0) - bend
     log_q = tl.where(m > 0, -m, 0.0) - bend
-    # not tl.maximum, which would swallow a NaN
+    # not tl.maximum, which does not propagate NaN
     log_p, log_q = tl.where(log_p < FLOOR, FLOOR, log_p), tl.where(log_q < FLOOR, FLOOR, log_q)
     if FAMILY == POWERS:
         log_w = a * log_p + b * log_q + c
     elif FAMILY == EMPHASIS:
         log_w = b * exp(a * log_p + log_q) + c
     elif FAMILY == FOCUS:
-        # -p log p / q; p / q is exp(m), and far out -log p ends before q does
+        # -p log p / q with p / q = exp(m); for large m by its series, as -log p underflows before q
         near = tl.where(small < 1e-4, 1.0 - 0.5 * small, -log_p / small)
         ratio = tl.where(m > 0, near, -log_p * small)
         log_w = (a + 1.0) * log_q + log((1.0 + a * ratio).to(tl.float32)) + c
@@ -317,10 +319,10 @@ def add_three(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor, e: tl.tens
 def totals(
     log_w: tl.tensor, active: tl.tensor, s: tl.tensor, value: tl.tensor, BATCH: tl.constexpr, BOUNDED: tl.constexpr
 ) -> tl.tensor:
-    """w relative to exp(top), top, Σ s w relative to it, Σ s and Σ value; without batch normalisation w itself.
+    """Return w / exp(top), top, Σ s w / exp(top), Σ s and Σ value; top is 0 without batch normalisation.
 
-    A row whose s is 0 does not count, however large its w. Weights that are BOUNDED neither overflow nor vanish in
-    float64, and need no look at the largest. Sums that are taken together wait for each other's threads once.
+    Rows with s = 0 are excluded, however large their w. BOUNDED weights neither overflow nor underflow in float64 and
+    need no maximum. The sums share one reduction, which synchronises threads only once.
     """
     if BATCH and not BOUNDED:
         counted = tl.where(active == 0, -float("inf"), log_w)
@@ -340,13 +342,13 @@ def totals(
 
 @jit
 def over(mass: tl.tensor) -> tl.tensor:
-    """1 / mass; a mean over nothing divides by 1."""
+    """Return 1 / mass, or 1 for an empty mean."""
     return 1.0 / tl.where(mass == 0, 1.0, mass)
 
 
 @jit
 def reduced(surprise: tl.tensor, mass: tl.tensor, REDUCTION: tl.constexpr) -> tl.tensor:
-    """The value: a mean or a sum."""
+    """Return the reduced value, a mean or a sum."""
     if REDUCTION == MEAN:
         return surprise * over(mass)
     return surprise
@@ -354,7 +356,7 @@ def reduced(surprise: tl.tensor, mass: tl.tensor, REDUCTION: tl.constexpr) -> tl
 
 @jit
 def over_batch(top: tl.tensor, total: tl.tensor) -> tl.tensor:
-    """1 / total; a batch with nothing in it stays at zero, and a NaN shows."""
+    """Return 1 / total, or 0 if all weights are 0; NaN propagates."""
     nothing = (total == 0) | ((top < LOWEST) & (total == total))
     return tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total))
 
@@ -364,13 +366,13 @@ def forces(
     pull: tl.tensor, w: tl.tensor, top: tl.tensor, total: tl.tensor, mass: tl.tensor, BATCH: tl.constexpr,
     REDUCTION: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """What the directions of all rows are multiplied by."""
+    """Return the factors of the directions of all rows."""
     return tl.where(pull == 0, 0.0, pull * w) * scale(top, total, mass, BATCH, REDUCTION)
 
 
 @jit
 def scale(top: tl.tensor, total: tl.tensor, mass: tl.tensor, BATCH: tl.constexpr, REDUCTION: tl.constexpr) -> tl.tensor:
-    """What s w is divided by, turned over: the batch's, for a mean Σ s, or nothing."""
+    """Return the factor of s w: 1 / Σ s w under batch normalisation, 1 / Σ s for a mean, otherwise 1."""
     factor = tl.full([], 1.0, tl.float64)
     if BATCH:
         factor = over_batch(top, total)
@@ -387,7 +389,7 @@ def weigh_rows(
     FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
     BATCH: tl.constexpr, ALONE: tl.constexpr, B: tl.constexpr
 ) -> None:  # fmt: skip
-    """Weigh B rows; one program ALONE settles, too. `settled` are two numbers of `settle`, and partial results."""
+    """Weight B rows; a single program (ALONE) also normalises, others append partial results to `settled`."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     y, live = labels(target, i, N, C, ignore)
     s = importance(y, i, live, class_weight, sample_weight)
@@ -414,9 +416,9 @@ def weigh_rows(
 def settle(
     settled: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.constexpr, BATCH: tl.constexpr, B: tl.constexpr
 ) -> None:  # fmt: skip
-    """One program: merge the partial results of P others into `settled`, top and scale: w exp(-top) scale is a share.
+    """Merge the partial results of P programs into `settled`: top and scale, where w exp(-top) scale is a share.
 
-    Without batch normalisation top is 0.
+    Runs as one program. Without batch normalisation top is 0.
     """
     top = tl.full([B], -float("inf"), tl.float64)
     total, mass, surprise = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
@@ -445,7 +447,7 @@ def count(
     settled: tl.tensor, target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
     N: tl.int32, C: tl.int32, ignore: tl.int64, B: tl.constexpr
 ) -> None:  # fmt: skip
-    """One program: 1 / Σ s; without weights the sum of s is a number of rows, and counted in 32 bits."""
+    """Compute 1 / Σ s in one program; without weights, count rows in 32 bits."""
     plain: tl.constexpr = class_weight is None and sample_weight is None
     mass = tl.zeros([B], tl.int32 if plain else tl.float64)
     for start in range(0, N, B):
@@ -455,13 +457,13 @@ def count(
     tl.store(settled, over(tl.sum(mass, 0).to(tl.float64)))
 
 
-# What pass two multiplies the directions by: given forces; shares in the book; what is left of these to settle.
+# Factors of the directions in pass two: the given forces, the shares in `book`, or log w still to be normalised.
 GIVEN, SHARED, UNSETTLED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
 @jit
 def whole_rows(x: tl.tensor, y: tl.tensor, live: tl.tensor, j: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
-    """`statistics` of rows that are one tile, and exp(z - largest), which stays in registers."""
+    """Return `statistics` of rows that fit in one tile, and exp(z - largest), kept in registers."""
     x = tl.where(along(live) & (j != along(y)), x, -float("inf"))
     top = tl.maximum(tl.max(own_max(x), 1), NOTHING)
     e = exp_below(x, along(top), HALF)
@@ -473,12 +475,12 @@ def measure(
     logits: tl.tensor, target: tl.tensor, book: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, ignore: tl.int64,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr
 ) -> None:  # fmt: skip
-    """Pass one."""
+    """Compute the row statistics (pass one)."""
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
     i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     begin, shift, first, last = place(i, stride, C, K, SHIFTED)
     at, j = logits + begin, columns(0, U, T, K)
-    if WHOLE:  # the logits are on their way while the labels are looked at; and will be needed again
+    if WHOLE:  # load before the labels to overlap both; pass two reads the logits again
         x = read(at, i < N, j, first, last, SHIFTED, "evict_last")
     y, live = labels(target, i, N, C, ignore)
     own = own_logit(at + shift, y)
@@ -496,7 +498,7 @@ def write(
     to: tl.tensor, j: tl.tensor, e: tl.tensor, up: tl.tensor, inside: tl.tensor, first: tl.tensor, last: tl.tensor,
     SHIFTED: tl.constexpr, CACHE: tl.constexpr,
 ) -> None:  # fmt: skip
-    """One tile of the gradient, targets apart: e = exp(z - top) times `up`."""
+    """Write a tile of the gradient without the targets: `up` times e = exp(z - top)."""
     d = (e * along(up)).to(to.dtype.element_ty)
     tl.store(along(to) + j, d, mask=within(inside, j, first, last, SHIFTED), eviction_policy=CACHE)
 
@@ -506,7 +508,7 @@ def read_and_write(
     at: tl.tensor, to: tl.tensor, j: tl.tensor, top: tl.tensor, up: tl.tensor, live: tl.tensor, inside: tl.tensor,
     first: tl.tensor, last: tl.tensor, SHIFTED: tl.constexpr, CACHE: tl.constexpr,
 ) -> None:  # fmt: skip
-    """One tile of the gradient from the logits."""
+    """Load a tile of logits and write that tile of the gradient."""
     x = read(at, live, j, first, last, SHIFTED, CACHE)
     e = exp_below(x, along(top), at.dtype.element_ty != tl.float32)
     write(to, j, e, up, inside, first, last, SHIFTED, CACHE)
@@ -517,7 +519,7 @@ def write_ends(
     at: tl.tensor, to: tl.tensor, top: tl.tensor, up: tl.tensor, live: tl.tensor, inside: tl.tensor, shift: tl.tensor,
     C: tl.tensor, first: tl.tensor, last: tl.tensor, K: tl.constexpr,
 ) -> None:  # fmt: skip
-    """The gradient at the ends of a shifted row."""
+    """Write the gradient at both ends of a shifted row."""
     j, own = ends(shift, C, first, last, K)
     x = tl.load(along(at) + j, mask=along(live) & own, other=-float("inf")).to(tl.float32)
     d = (exp_below(x, along(top), at.dtype.element_ty != tl.float32) * along(up)).to(to.dtype.element_ty)
@@ -526,7 +528,7 @@ def write_ends(
 
 @jit
 def write_targets(to: tl.tensor, y: tl.tensor, here: tl.tensor, down: tl.tensor) -> None:
-    """The targets' entries, after (the barrier) whatever the tiles have put there."""
+    """Write the entries of the targets, after a barrier because the tiles have written there."""
     tl.debug_barrier()
     tl.store(to + y, down.to(to.dtype.element_ty), mask=here)
 
@@ -538,10 +540,10 @@ def emit(
     parts: tl.int32, span: tl.int32, lift: tl.float64, FORCE: tl.constexpr,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr
 ) -> None:  # fmt: skip
-    """Pass two; a row is the work of `parts` programs, `span` columns (a multiple of U T K) each.
+    """Write the gradient (pass two); `parts` programs share a row, `span` columns (a multiple of U T K) each.
 
-    c is `lift` times (FORCE) the force of the row, its share in the book, or s x taper x w relative to what is settled.
-    From the last row to the first: the caches still hold what pass one read last.
+    Depending on FORCE, c is `lift` times the given force, the share in `book`, or s x taper x w, normalised.
+    Rows are processed from last to first, because the caches hold those that pass one read last.
     """
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
     pid = tl.num_programs(0) - 1 - tl.program_id(0)
@@ -595,10 +597,10 @@ def fused(
     REDUCTION: tl.constexpr,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr
 ) -> None:  # fmt: skip
-    """Both passes, row by row: the second reading is served by registers (WHOLE: a row is one tile) or the caches.
+    """Run both passes row by row; the second reads from registers (WHOLE: a row is one tile) or from the caches.
 
-    A row counts `lift` times, under a mean divided by what is `settled`, Σ s. `values` are one a row, or where the
-    value is reduced one a program.
+    The gradient is multiplied by `lift`, and under a mean s by `settled`, 1 / Σ s. `values` has one entry per row, or
+    one per program if the value is reduced.
     """
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
     i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
@@ -626,7 +628,7 @@ def fused(
     if WHOLE:
         write(to, j, e, up, i < N, first, last, SHIFTED, "evict_last")
     else:
-        # backwards: what was read last is nearest
+        # backwards, because the caches hold the columns read last
         narrow = wide_end(0, last, U, T, K)
         for start in range(narrow, last, T * K):
             narrower = columns(start, 1, T, K)
@@ -647,13 +649,13 @@ def at_once(
     FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
     BATCH: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr
 ) -> None:  # fmt: skip
-    """The whole batch in one program, from the logits to the value and the gradient for an incoming one of 1."""
+    """Compute value and gradient of a batch in one program, for an incoming gradient of 1."""
     i = tl.arange(0, R).to(tl.int64)
     begin, _, first, last = place(i, stride, C, K, False)
     at, to, j = logits + begin, gradient + place(i, gradient_stride, C, K, False)[0], columns(0, 1, T, K)
     x = read(at, i < N, j, first, last, False, "")
     y, live = labels(target, i, N, C, ignore)
-    # a thread has whole rows, or few share one: this is faster than to ask the memory again
+    # a row belongs to one or a few threads: a masked sum is faster than a second load
     own = tl.sum(own_sum(tl.where(j == along(y), x, 0.0)), 1).to(tl.float64)
     own = tl.where(y >= 0, own, float("nan"))
     s = importance(y, i, live, class_weight, sample_weight)
@@ -676,7 +678,7 @@ def rescale(
     gradient: tl.tensor, factor: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, factor_stride: tl.int64,
     T: tl.constexpr, K: tl.constexpr,
 ) -> None:  # fmt: skip
-    """gradient *= factor: nothing is left to do where one number, 1, stands for all rows."""
+    """Multiply the gradient by `factor` in place; does nothing if one factor of 1 applies to all rows."""
     C, stride = C // K * K, stride // K * K
     is_one = (tl.load(factor).to(tl.float32) == 1.0) & (factor_stride == 0)
     for row in range(tl.program_id(0), tl.where(is_one, 0, N), tl.num_programs(0)):

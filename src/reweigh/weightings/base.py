@@ -1,4 +1,4 @@
-"""What every weighting is: a function w(p) >= 0 written as log w of (log p, log q)."""
+"""The base class of all weightings: a function w(p) >= 0, given as log w of (log p, log q)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Mode: TypeAlias = "float | tuple[float, float] | None"
 
 
 POWERS, EMPHASIS, BELL, FOCUS = 0, 1, 2, 3
-# A tie, and a constant, are recognised on log w with this much room for rounding.
+# Relative tolerance on log w for detecting ties between both ends, and constants.
 TOLERANCE = 1e-12
 
 
 class Form(NamedTuple):
-    """log w as a few numbers, which a fused kernel can evaluate; log(q / (q + inner)) is added to it.
+    """Coefficients of log w for the fused kernels, which add log(q / (q + inner)) to it.
 
     POWERS     a log p + b log q + c                           CCE, MAE, MSE, GCE, Beta, Uniform
     EMPHASIS   b exp(a log p + log q) + c                      DM, IMAE, Exponential
@@ -39,14 +39,13 @@ class Form(NamedTuple):
 
 
 class Weighting(ABC):
-    """w(p): the L1 norm of the derivative that an example with label probability p hands to its logits.
+    """w(p): the L1 norm of the derivative with respect to the logits of an example with label probability p.
 
-    A subclass is a frozen dataclass with one method, `log_weight`. The two arguments hold the same number twice,
-    q = 1 - p, so that neither end of [0, 1] loses digits.
+    A subclass is a frozen dataclass with one method, `log_weight`. It takes both log p and log q, q = 1 - p, so that
+    no digits are lost at either end of [0, 1].
 
-    `kind` decides what `Criterion` does by default: a weighting that comes from a *loss* keeps its own scale,
-    a *density* is normalised over the batch. `breakpoints` are the p at which w has a kink or a jump: quadrature is
-    split there.
+    `kind` sets the defaults of `Criterion`: a weighting derived from a *loss* keeps its own scale, a *density* is
+    normalised over the batch. `breakpoints` are the p at which w has a kink or a jump; quadrature is split there.
     """
 
     @property
@@ -55,7 +54,7 @@ class Weighting(ABC):
 
     @abstractmethod
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        """log w, elementwise; -inf where w = 0."""
+        """Return log w, elementwise; -inf where w = 0."""
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
@@ -63,16 +62,16 @@ class Weighting(ABC):
 
     @property
     def mode(self) -> Mode:
-        """The emphasis mode ψ = argmax w(p); a pair where both ends tie, None where w is constant."""
+        """The emphasis mode ψ = argmax w(p); a pair if both ends tie, None if w is constant."""
         return argmax(self.log_weight)
 
     @property
     def form(self) -> Form | None:
-        """log w as a `Form`, for parameters that are numbers; None where there is none."""
+        """log w as a `Form` if the parameters are numbers; None if no form applies."""
         return None
 
     def log_integral(self) -> Tensor | None:
-        """log of the integral of w over [0, 1] where a closed form exists, in float64."""
+        """Return the log of the integral of w over [0, 1] in float64; None without a closed form."""
         return None
 
     @overload
@@ -82,16 +81,16 @@ class Weighting(ABC):
     def __call__(
         self, p: float | Tensor | Iterable[float], q: float | Tensor | Iterable[float] | None = None
     ) -> float | Tensor:
-        """w(p); give q = 1 - p too where p is so close to 1 that the difference would be lost.
+        """Return w(p). Pass q = 1 - p as well if p is too close to 1 to compute it accurately.
 
-        A number gives a number, a tensor a tensor, and a list or array a tensor of float64.
+        Returns a number for a number, a tensor for a tensor, and a float64 tensor for a list or array.
         """
         if isinstance(p, Tensor):
             other = 1 - p if q is None else torch.as_tensor(q)
             return self.log_weight(p.log(), other.log()).exp()
-        given = _numbers("p", p)
-        w = self(given, None if q is None else _numbers("q", q))
-        return w.item() if given.ndim == 0 else w
+        values = _probabilities("p", p)
+        w = self(values, None if q is None else _probabilities("q", q))
+        return w.item() if values.ndim == 0 else w
 
     def __add__(self, other: Weighting) -> Weighting:
         from reweigh.weightings.compose import Sum
@@ -109,19 +108,19 @@ class Weighting(ABC):
         return self * other
 
 
-def _numbers(name: str, value: object) -> Tensor:
-    """Probabilities that are no tensor yet."""
+def _probabilities(name: str, value: object) -> Tensor:
+    """Convert numbers in [0, 1] to a float64 tensor."""
     try:
-        found = torch.as_tensor(value, dtype=torch.float64)
+        probabilities = torch.as_tensor(value, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be a number, a tensor, or a list or array of numbers, got {value!r}") from error
-    if bool(((found < 0) | (found > 1)).any()):
+    if bool(((probabilities < 0) | (probabilities > 1)).any()):
         raise ValueError(f"{name} must be in [0, 1], got {value!r}")
-    return found
+    return probabilities
 
 
 def argmax(log_weight: Callable[[Tensor, Tensor], Tensor]) -> float | tuple[float, float] | None:
-    """Return the argmax of w over [0, 1]: a grid in the margin log(p/q), then ever finer grids around the best point.
+    """Return the argmax of w over [0, 1], by a grid in the margin log(p/q) that is refined around the maximum.
 
     >>> round(argmax(lambda log_p, log_q: 2 * log_p + log_q), 6)
     0.666667
@@ -135,17 +134,17 @@ def argmax(log_weight: Callable[[Tensor, Tensor], Tensor]) -> float | tuple[floa
         return log_weight(logsigmoid(margin), logsigmoid(-margin))
 
     if value(grid[:1]).shape != (1,):
-        raise ValueError("mode: a weighting with tensor parameters has one mode for each of them; use one at a time")
+        raise ValueError("mode: a weighting with tensor parameters has one mode per element; pass plain numbers")
     log_w = value(grid)
     best = log_w.max()
-    room = TOLERANCE * max(1.0, abs(float(best)))
-    if best == -math.inf or best - log_w.min() <= room:
+    tolerance = TOLERANCE * max(1.0, abs(float(best)))
+    if best == -math.inf or best - log_w.min() <= tolerance:
         return None
-    low, high = bool(log_w[0] >= best - room), bool(log_w[-1] >= best - room)
+    low, high = bool(log_w[0] >= best - tolerance), bool(log_w[-1] >= best - tolerance)
     if low or high:
         return (0.0, 1.0) if low and high else float(high)
     centre, step = grid[log_w.argmax()], torch.tensor(0.02, dtype=torch.float64)
-    for _ in range(8):  # each round narrows the bracket fifty-fold, down to the flat top of rounding
+    for _ in range(8):  # each round narrows the bracket fifty-fold, until rounding limits it
         fine = centre + step * torch.linspace(-1, 1, 101, dtype=torch.float64)
         centre, step = fine[value(fine).argmax()], step / 50
     return float(centre.sigmoid())

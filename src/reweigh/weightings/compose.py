@@ -1,4 +1,4 @@
-"""Weightings out of weightings: sum, product, scale, taper, and parameters by class."""
+"""Compositions of weightings: sum, product, scale, taper and per-class parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from reweigh.weightings.base import Form, Kind, Weighting
-from reweigh.weightings.parameter import Parameter, check, entries, floored, log_add, log_parameter, log_sum
+from reweigh.weightings.parameter import Parameter, check, clamp_log, log_add, log_parameter, log_sum, take_rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +38,7 @@ class Sum(Weighting):
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
-        return _merge(self.terms)
+        return _merge_breakpoints(self.terms)
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.terms))
@@ -63,7 +63,7 @@ class Product(Weighting):
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
-        return _merge(self.terms)
+        return _merge_breakpoints(self.terms)
 
     def __repr__(self) -> str:
         return " * ".join(f"({term!r})" if isinstance(term, Sum) else repr(term) for term in self.terms)
@@ -73,7 +73,7 @@ class Product(Weighting):
 class Scaled(Weighting):
     """w = factor * w_1, where the factor is a number or a tensor with one entry per example.
 
-    For dense prediction, (N, d1, ...), a tensor has one entry per example (N), or one per position.
+    For dense prediction, (N, d1, ...), the tensor has one entry per example or one per position.
 
     >>> from reweigh.weightings import CCE
     >>> (3 * CCE())(0.0)
@@ -112,7 +112,7 @@ class Scaled(Weighting):
 
 @dataclass(frozen=True)
 class Tapered(Weighting):
-    """w = w_1 q / (q + taper): the taper *inside* the normalisation (the criterion's own comes after it).
+    """w = w_1 q / (q + taper): a taper applied *inside* the normalisation (the criterion's is applied after it).
 
     >>> from reweigh.weightings import DM
     >>> Tapered(DM(0.5, 8), 5e-7)(1.0)
@@ -144,7 +144,7 @@ class Tapered(Weighting):
 
 @dataclass(frozen=True)
 class PerClass(Weighting):
-    """A weighting whose tensor parameters have one entry per class: each example uses those of its label.
+    """A weighting whose tensor parameters have one entry per class; each example uses the entries of its label.
 
     >>> import torch
     >>> from reweigh.weightings import CCE, DM
@@ -160,7 +160,7 @@ class PerClass(Weighting):
         return self.weighting.kind
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        """Return log w with the last dimension read as the class; a criterion picks by label, through `select`."""
+        """Return log w, taking the last dimension as the class; a criterion calls `select_parameters` first."""
         return self.weighting.log_weight(log_p, log_q)
 
     @property
@@ -170,53 +170,53 @@ class PerClass(Weighting):
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch's
 def field_names(kind: type) -> tuple[str, ...]:
-    """Return the names of a weighting's fields; a class that is no dataclass has none.
+    """Return the names of a weighting's fields; none if the class is not a dataclass.
 
     torch 2.6 compiles neither vars() nor is_dataclass() nor dataclasses.replace().
     """
     return tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else ()
 
 
-def inner(weighting: Weighting) -> tuple[Any, ...]:
-    """Return the parameters of a weighting and the weightings in it, in the order of its fields.
+def field_values(weighting: Weighting) -> tuple[Any, ...]:
+    """Return the values of a weighting's fields: its parameters and nested weightings.
 
     >>> from reweigh.weightings import DM
-    >>> inner(DM(0.5, 8))
+    >>> field_values(DM(0.5, 8))
     (0.5, 8)
     """
     return tuple([getattr(weighting, name) for name in field_names(type(weighting))])
 
 
 def tensors_in(part: Any, by_class: bool = False) -> list[tuple[Tensor, bool]]:
-    """Return every tensor in a weighting, and whether its entries belong to classes (it is inside a `PerClass`)."""
+    """Return every tensor in a weighting, and whether its entries are per class (inside a `PerClass`)."""
     if isinstance(part, Tensor):
         return [(part, by_class)]
     if isinstance(part, Weighting):
-        by_class, part = by_class or isinstance(part, PerClass), inner(part)
-    return [found for each in part for found in tensors_in(each, by_class)] if isinstance(part, tuple) else []
+        by_class, part = by_class or isinstance(part, PerClass), field_values(part)
+    return [pair for each in part for pair in tensors_in(each, by_class)] if isinstance(part, tuple) else []
 
 
-def with_tensors(part: Any, change: Callable[[Tensor, bool], Any], by_class: bool = False) -> Any:
+def map_tensors(part: Any, change: Callable[[Tensor, bool], Any], by_class: bool = False) -> Any:
     """Return the weighting with every tensor replaced by `change(tensor, by_class)`, in the order of `tensors_in`."""
     if isinstance(part, Tensor):
         return change(part, by_class)
     if isinstance(part, tuple):
-        return tuple([with_tensors(each, change, by_class) for each in part])
+        return tuple([map_tensors(each, change, by_class) for each in part])
     if isinstance(part, Weighting):
         by_class = by_class or isinstance(part, PerClass)
-        changed = {name: with_tensors(getattr(part, name), change, by_class) for name in field_names(type(part))}
+        changed = {name: map_tensors(getattr(part, name), change, by_class) for name in field_names(type(part))}
         return type(part)(**changed) if changed else part
     return part
 
 
 def form_of(weighting: Weighting) -> Form | None:
-    """Return the form of a weighting whose parameters are numbers; None where it has none.
+    """Return the form of a weighting, or None if it has none or a tensor parameter.
 
     >>> from reweigh.weightings import GCE
     >>> form_of(3 * GCE(0.7))
     Form(family=0, a=0.7, b=1.0, c=1.791759469228055, inner=0.0)
     """
-    for kind in type(weighting).__mro__:  # a subclass that weighs differently does not inherit the form
+    for kind in type(weighting).__mro__:  # a subclass that overrides log_weight does not inherit the form
         if "form" in vars(kind):
             return None if tensors_in(weighting) else weighting.form
         if "log_weight" in vars(kind):
@@ -224,18 +224,18 @@ def form_of(weighting: Weighting) -> Form | None:
     return None
 
 
-def has_classes(weighting: Weighting) -> bool:
-    """Return whether a weighting has parameters by class."""
+def has_class_parameters(weighting: Weighting) -> bool:
+    """Return whether a weighting has per-class parameters."""
     return isinstance(weighting, PerClass) or any(by_class for _, by_class in tensors_in(weighting))
 
 
-def has_examples(part: Any) -> bool:
-    """Return whether a weighting or taper has parameters by example: tensors with entries outside every `PerClass`."""
+def has_example_parameters(part: Any) -> bool:
+    """Return whether a weighting or taper has per-example parameters: tensors with entries outside a `PerClass`."""
     return any(x.ndim > 0 and not by_class for x, by_class in tensors_in(part))
 
 
 def is_tapered(weighting: Weighting) -> bool:
-    """Return whether w falls to 0 at p = 1 by a `Tapered`: the weighting itself, or what it is made of.
+    """Return whether a `Tapered`, here or in a nested weighting, makes w fall to 0 at p = 1.
 
     >>> from reweigh.weightings import DM, MAE
     >>> is_tapered(2 * Tapered(DM(0.5, 8)) + MAE()), is_tapered(Tapered(DM(0.5, 8)) + DM(0.5, 8))
@@ -245,18 +245,18 @@ def is_tapered(weighting: Weighting) -> bool:
         return is_tapered(weighting.weighting)
     if isinstance(weighting, Product):
         return any(map(is_tapered, weighting.terms))
-    if isinstance(weighting, Sum):  # the weight of a loss falls to 0 by itself
+    if isinstance(weighting, Sum):  # the weight of a loss is 0 at p = 1 anyway
         return all(term.kind == "loss" or is_tapered(term) for term in weighting.terms)
     return isinstance(weighting, Tapered)
 
 
-def lead(x: Tensor, positions: Sequence[int], name: str) -> Tensor:
-    """Return x along the leading dimensions of `positions`, where 1 stands for any size: (N) becomes (N, 1, ...).
+def align_leading(x: Tensor, positions: Sequence[int], name: str) -> Tensor:
+    """Return x aligned with the leading dimensions of `positions`, where size 1 broadcasts: (N) becomes (N, 1, ...).
 
-    >>> lead(torch.ones(2), (2, 5, 7), "sample_weight").shape
+    >>> align_leading(torch.ones(2), (2, 5, 7), "sample_weight").shape
     torch.Size([2, 1, 1])
     """
-    missing, along = len(positions) - x.ndim, positions[: x.ndim]  # cut, since torch 2.6 compiles zip() as strict
+    missing, along = len(positions) - x.ndim, positions[: x.ndim]  # sliced because torch 2.6 compiles zip() as strict
     if missing < 0 or any(size not in (1, expected) for size, expected in zip(x.shape, along, strict=True)):
         raise ValueError(
             f"{name} must be shaped {tuple(positions)} or a leading part of that, such as one entry per example, "
@@ -265,37 +265,37 @@ def lead(x: Tensor, positions: Sequence[int], name: str) -> Tensor:
     return x.reshape(x.shape + (1,) * missing)
 
 
-def select(part: Any, index: Tensor, num_classes: int, positions: Sequence[int]) -> Any:
-    """Return a weighting or taper with its tensors where they apply.
+def select_parameters(part: Any, index: Tensor, num_classes: int, positions: Sequence[int]) -> Any:
+    """Return a weighting or taper with its tensors aligned with the labels.
 
     Args:
-        index: the class of every label; a tensor inside a `PerClass` becomes its entries there.
-        num_classes: C, the entries that such a tensor must have.
-        positions: the shape of the labels; any other tensor is aligned with their leading dimensions.
+        index: the labels; a tensor inside a `PerClass` is indexed by them.
+        num_classes: C, the required number of entries of such a tensor.
+        positions: the shape of the labels; any other tensor is aligned with its leading dimensions.
     """
 
-    def chosen(x: Tensor, by_class: bool) -> Tensor:
+    def align(x: Tensor, by_class: bool) -> Tensor:
         if x.ndim == 0:
             return x
         if not by_class:  # with one dimension of positions the first is the last
-            return x if len(positions) < 2 else lead(x, positions, "a tensor in a weighting or as taper")
+            return x if len(positions) < 2 else align_leading(x, positions, "a tensor in a weighting or as taper")
         if x.shape[0] != num_classes:
             raise ValueError(
                 f"PerClass: a tensor must have one entry for each of the {num_classes} classes, "
                 f"got shape {tuple(x.shape)}"
             )
-        return entries(x, index)
+        return take_rows(x, index)
 
-    return with_tensors(part, chosen) if tensors_in(part) else part
+    return map_tensors(part, align) if tensors_in(part) else part
 
 
 def log_taper(log_q: Tensor, taper: Parameter) -> Tensor:
-    """Return log(q / (q + taper)), which falls to -inf where an example is already right; 0 at taper 0."""
+    """Return log(q / (q + taper)), which is -inf at p = 1; 0 everywhere if the taper is 0."""
     if isinstance(taper, Tensor):
-        log_q = floored(log_q)  # keeps -inf - (-inf) out of taper = 0
+        log_q = clamp_log(log_q)  # avoids -inf - (-inf) at taper = 0
         return log_q - log_sum(taper, log_q)
     return logsigmoid(log_q - math.log(taper)) if taper > 0 else torch.zeros_like(log_q)
 
 
-def _merge(terms: tuple[Weighting, ...]) -> tuple[float, ...]:
+def _merge_breakpoints(terms: tuple[Weighting, ...]) -> tuple[float, ...]:
     return tuple(sorted({point for term in terms for point in term.breakpoints}))

@@ -1,4 +1,4 @@
-"""Weightings drawn by hand: through points, from a callable, or from a loss."""
+"""Custom weightings: interpolated points, a callable, or the derivative of a loss."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from reweigh.weightings.base import Kind, Weighting
 from reweigh.weightings.losses import LOG2
-from reweigh.weightings.parameter import holds
+from reweigh.weightings.parameter import all_true
 
 
 @dataclass(frozen=True)
 class Curve(Weighting):
     """w through the given points by monotone cubic interpolation (Fritsch & Carlson 1980), flat outside them.
 
-    Between two points the curve never leaves their range, so w >= 0 wherever the points say so.
+    The curve between two points stays within their range, so w >= 0.
 
     Args:
         points: pairs (p, w), p rising within [0, 1], w >= 0.
@@ -47,15 +47,15 @@ class Curve(Weighting):
         object.__setattr__(self, "_columns", (p, w, _slopes(p, w)))
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        beside = log_p.new_tensor if log_p.device.type == "cpu" else partial(written, like=log_p)
-        columns = [beside(column) for column in self.__dict__["_columns"]]
+        to_tensor = log_p.new_tensor if log_p.device.type == "cpu" else partial(constants_like, like=log_p)
+        columns = [to_tensor(column) for column in self.__dict__["_columns"]]
         p, q = log_p.exp(), log_q.exp()
-        # few knots, so counting finds the interval; bucketize, and indexing by a single number, can't be vmapped
+        # count the knots below p: vmap supports neither bucketize nor indexing by a single number
         i = (p.detach()[..., None] >= columns[0][1:-1]).sum(-1, keepdim=True)
         left, a, slope_a = (column[i].squeeze(-1) for column in columns)
         right, b, slope_b = (column[i + 1].squeeze(-1) for column in columns)
         width = right - left
-        # the fractions of the way from either knot; the second from q, so that p = 1 is as exact an end as p = 0
+        # distances from both knots as fractions of the interval; u is computed from q to be exact at p = 1
         t = ((p - left) / width).clamp(0, 1)
         u = ((q - (1 - right)) / width).clamp(0, 1)
         bend = width * (slope_a * u - slope_b * t) + (b - a) * (t - u)
@@ -66,13 +66,16 @@ class Curve(Weighting):
         return tuple(p for p, _ in self.points if 0 < p < 1)
 
 
-def written(numbers: list[float], like: Tensor) -> Tensor:
-    """The numbers beside `like`, one by one: a copy would make the host wait for a GPU, and can't be captured."""
+def constants_like(numbers: list[float], like: Tensor) -> Tensor:
+    """Return the numbers as a tensor on the device of `like`.
+
+    Fills one element at a time: copying from the host would synchronise with the GPU and cannot be captured in a graph.
+    """
     return torch.stack([torch.full((), number, dtype=like.dtype, device=like.device) for number in numbers])
 
 
 def _slopes(p: list[float], w: list[float]) -> list[float]:
-    """dw/dp at the points: the harmonic mean of its neighbours' slopes, 0 where they turn."""
+    """Return dw/dp at the points: the weighted harmonic mean of the adjacent slopes, 0 where their sign changes."""
     gaps = [b - a for a, b in pairwise(p)]
     rises = [(b - a) / gap for (a, b), gap in zip(pairwise(w), gaps, strict=True)]
     inner = [
@@ -84,10 +87,10 @@ def _slopes(p: list[float], w: list[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class FromCallable(Weighting):
-    """Any function of p, or of (p, q) with q = 1 - p exact where p is close to 1.
+    """A function of p, or of (p, q) where q = 1 - p is exact near p = 1.
 
     Args:
-        function: elementwise; p comes in float64 and any shape, so that a net needs
+        function: elementwise; p is float64 and of any shape, so a network is passed as
             `lambda p: net(p.float()[..., None])[..., 0]`.
         breakpoints: the p at which w has a kink or a jump, as in `reweigh.from_loss`.
 
@@ -109,18 +112,18 @@ class FromCallable(Weighting):
         p = log_p.exp()
         w = self.function(p, log_q.exp()) if self.__dict__["_takes_q"] else self.function(p)
         if w is None:
-            raise TypeError(f"a weighting function must give a tensor or a number, got None: {self!r}")
+            raise TypeError(f"a weighting function must return a tensor or a number, got None: {self!r}")
         w = torch.as_tensor(w, dtype=log_p.dtype, device=log_p.device)
         if not _broadcasts(w.shape, p.shape):
             raise ValueError(
-                f"a weighting function must give one w for every p, of shape {tuple(p.shape)}, got shape "
+                f"a weighting function must return one w for every p, of shape {tuple(p.shape)}, got shape "
                 f"{tuple(w.shape)}: {self!r}"
             )
         w = w.expand_as(log_p)
-        below = w < 0  # NaN is not: it passes, as everywhere
-        if not holds(~below):
-            got, where = w[below][0].item(), p[below][0].item()
-            raise ValueError(f"a weighting function must give w >= 0, got {got:g} at p = {where:g}: {self!r}")
+        below = w < 0  # false for NaN, which propagates
+        if not all_true(~below):
+            value, where = w[below][0].item(), p[below][0].item()
+            raise ValueError(f"a weighting function must return w >= 0, got {value:g} at p = {where:g}: {self!r}")
         return w.log()
 
     def __repr__(self) -> str:
@@ -133,16 +136,16 @@ def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
 
 def _name(function: Callable[..., Tensor]) -> str:
     if isinstance(function, nn.Module):
-        return type(function).__name__  # its repr may run over many lines
+        return type(function).__name__  # its repr may have many lines
     return getattr(function, "__name__", repr(function))
 
 
 def _arguments(function: Callable[..., Tensor]) -> int:
-    """How many arguments a function must be given; one where it takes some but demands none, or does not tell."""
+    """Return the number of required arguments; 1 if all are optional or the signature is not available."""
     try:
-        # every module is called with (*args, **kwargs)
+        # Module.__call__ takes (*args, **kwargs)
         parameters = inspect.signature(function.forward if isinstance(function, nn.Module) else function).parameters
-    except ValueError:  # as torch.sqrt
+    except ValueError:  # built-in functions such as torch.sqrt
         return 1
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     required = sum(each.default is each.empty and each.kind in positional for each in parameters.values())
@@ -158,9 +161,9 @@ def _check_breakpoints(weighting: FromCallable | FromLoss) -> None:
 
 @dataclass(frozen=True)
 class FromLoss(Weighting):
-    """The weighting of any differentiable non-increasing loss of p: w = -2 p (1 - p) f'(p).
+    """The weighting of a differentiable, non-increasing loss f(p): w = -2 p (1 - p) f'(p).
 
-    Made by `reweigh.from_loss`, which checks f first.
+    Use `reweigh.from_loss`, which checks f.
     """
 
     loss: Callable[[Tensor], Tensor]
@@ -174,9 +177,9 @@ class FromLoss(Weighting):
         def total(p: Tensor) -> Tensor:
             return self.loss(p).sum()
 
-        # f' of a log-like loss overflows at p = 1e-40 in float32, at 1e-308 in float64; before that w is at its limit
+        # f' of a log-like loss overflows near p = 1e-308 in float64; w has reached its limit before
         log_p = log_p.clamp_min(-700)
-        # at p = 1 f' may be infinite, or NaN, where w has the limit 0: the last p before
+        # f' may be infinite or NaN at p = 1, where w = 0 in the limit: use the largest p below 1
         slope: Tensor = torch.func.grad(total)(log_p.double().exp().clamp_max(1 - 2**-53))
         return LOG2 + log_p + log_q + (-slope).clamp_min(0).log().to(log_p.dtype)
 
@@ -185,7 +188,7 @@ class FromLoss(Weighting):
 
 
 def as_weighting(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
-    """A weighting as it is, a callable wrapped, anything else refused.
+    """Return a weighting unchanged and a callable as `FromCallable`; raise TypeError for anything else.
 
     >>> as_weighting(8)
     Traceback (most recent call last):
@@ -196,7 +199,7 @@ def as_weighting(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
         return weighting
     if isinstance(weighting, str):
         raise TypeError(
-            f"weighting must be a Weighting or a callable of p or (p, q), got the text {weighting!r}; give the "
+            f"weighting must be a Weighting or a callable of p or (p, q), got the text {weighting!r}; pass the "
             "weighting itself, such as reweigh.DM(0.5, 8)"
         )
     if isinstance(weighting, type) or not callable(weighting):

@@ -1,4 +1,4 @@
-"""The paper's emphasis densities: DM and its normal, exponential and beta variants."""
+"""Emphasis densities of the paper: DM and its normal, exponential and beta variants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DM(Weighting):
 
     Args:
         lam: λ >= 0 sets the emphasis mode, ψ = λ / (λ + 1) for β > 0.
-        beta: β sets the emphasis variance; 0 weighs all examples alike.
+        beta: β sets the emphasis variance; 0 weights all examples equally.
 
     Special cases: λ = 0 is `Exponential(beta)`; λ = 1 is `Normal(0.5, beta)` and `IMAE(beta)`; β = 0 is `Uniform()`.
 
@@ -38,7 +38,7 @@ class DM(Weighting):
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         if isinstance(self.lam, Tensor):
             return self.beta * (power(self.lam, log_p) + log_q).exp()
-        # in fewer steps (a whole number would be converted in one more); at λ = 0 there is no p: its log may be -inf
+        # fewer operations for a scalar λ, and a float β saves a conversion; at λ = 0, log p may be -inf and is left out
         beta = self.beta if isinstance(self.beta, Tensor) else float(self.beta)
         return beta * (torch.add(log_q, log_p, alpha=self.lam) if self.lam else log_q).exp()
 
@@ -59,7 +59,7 @@ class DM(Weighting):
 
 @dataclass(frozen=True)
 class IMAE(Weighting):
-    """IMAE (Wang 2019), w = exp(T p (1 - p)): `DM(lam=1, beta=T)` under its first name.
+    """IMAE (Wang 2019), w = exp(T p (1 - p)); equals `DM(lam=1, beta=T)`.
 
     >>> IMAE(8.0)(0.5) == DM(1, 8.0)(0.5)
     True
@@ -88,7 +88,7 @@ class Normal(Weighting):
 
     Args:
         psi: ψ >= 0, the emphasis mode when β > 0.
-        beta: β, an inverse width; negative turns the bell into a well.
+        beta: β, the inverse width; a negative β puts a minimum at ψ.
 
     >>> Normal(psi=0.5, beta=8)(0.25) == DM(lam=1, beta=8)(0.25)
     True
@@ -102,7 +102,7 @@ class Normal(Weighting):
         check(self, "beta", self.beta, low=-math.inf)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        # p (2ψ - p) = p ((2ψ - 1) + q): no digits are lost at p = 1 when ψ = 1/2
+        # p (2ψ - p) = p ((2ψ - 1) + q), which loses no digits at p = 1 when ψ = 1/2
         return self.beta * log_p.exp() * ((2 * self.psi - 1) + log_q.exp())
 
     @property
@@ -148,10 +148,10 @@ class Exponential(Weighting):
 
     def log_integral(self) -> Tensor | None:
         beta = torch.as_tensor(self.beta, dtype=torch.float64)
-        # log(expm1(β) / β), turned over for β > 0 so that nothing overflows
+        # log(expm1(β) / β), rewritten for β > 0 to avoid overflow
         size = beta.abs().clamp_min(0.01)
         far = beta.clamp_min(0) + (-torch.expm1(-size) / size).log()
-        # the series around 0, where the derivative of the above would be the difference of two large numbers
+        # series around 0, where the derivative of the form above cancels
         near = beta / 2 + beta**2 / 24 - beta**4 / 2880
         return torch.where(beta.abs() < 0.01, near, far)
 
@@ -161,7 +161,7 @@ class Beta(Weighting):
     """Beta variant, w = p^(α - 1) (1 - p)^(η - 1), of which CCE, MAE, MSE and GCE are multiples.
 
     Args:
-        alpha: α >= 0; below 1 the weight is infinite at p = 0, and at 0 so is its integral.
+        alpha: α >= 0; w is infinite at p = 0 for α < 1, and its integral too for α = 0.
         eta: η >= 0, likewise at p = 1.
 
     >>> 2 * Beta(2, 2)(0.25)  # MAE
@@ -185,13 +185,13 @@ class Beta(Weighting):
     def log_integral(self) -> Tensor | None:
         a = torch.as_tensor(self.alpha, dtype=torch.float64)
         e = torch.as_tensor(self.eta, dtype=torch.float64)
-        # at α = η = 0 it would be ∞ - ∞
+        # avoids ∞ - ∞ at α = η = 0
         return torch.where((a == 0) | (e == 0), math.inf, a.lgamma() + e.lgamma() - (a + e).lgamma())
 
 
 @dataclass(frozen=True)
 class Uniform(Weighting):
-    """w = 1: every example counts alike, the paper's DM(β = 0).
+    """w = 1: all examples have equal weight, DM(β = 0) in the paper.
 
     >>> Uniform()(0.3), Uniform().mode
     (1.0, None)

@@ -1,4 +1,4 @@
-"""Losses that depend on p alone, as the weightings they are: w = -2 p (1 - p) f'(p)."""
+"""Weightings of losses f(p) that depend on p alone: w = -2 p (1 - p) f'(p)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from reweigh.checks import integer
 from reweigh.weightings.base import FOCUS, POWERS, Form, Kind, Mode, Weighting
 from reweigh.weightings.dm import Beta
-from reweigh.weightings.parameter import Parameter, check, floored, holds, log_parameter, log_sum, power
+from reweigh.weightings.parameter import Parameter, all_true, check, clamp_log, log_parameter, log_sum, power
 
 LOG2 = math.log(2)
 
@@ -93,7 +93,7 @@ class GCE(Weighting):
     """Generalised cross entropy (Zhang & Sabuncu 2018), f = (1 - p^q) / q, w = 2 p^q (1 - p).
 
     Args:
-        q: 0 is CCE, 1 is MAE; larger keeps going.
+        q: 0 gives CCE, 1 gives MAE; larger values are allowed.
 
     >>> round(GCE(0.7).mode, 6)
     0.411765
@@ -123,7 +123,7 @@ class GCE(Weighting):
 
 @dataclass(frozen=True)
 class TruncatedGCE(Weighting):
-    """GCE that gives up below a threshold: w = 2 p^q (1 - p) for p > k, else 0.
+    """Truncated GCE: w = 2 p^q (1 - p) for p > k, else 0.
 
     >>> TruncatedGCE(q=0.7, k=0.5)(0.4)
     0.0
@@ -152,8 +152,8 @@ class SL(Weighting):
 
     Args:
         alpha: weight of cross entropy.
-        b: β |A|, the only way in which the published β and A enter; the authors' program has 9.21 for CIFAR-10
-            (α = 0.1) and 0.921 for CIFAR-100 (α = 6).
+        b: β |A|, the product of the published β and |A|; the authors' program uses 9.21 for CIFAR-10 (α = 0.1) and
+            0.921 for CIFAR-100 (α = 6).
 
     >>> SL(alpha=1.0, b=0.0)(0.25) == CCE()(0.25)
     True
@@ -181,8 +181,8 @@ class SL(Weighting):
 class Focal(Weighting):
     """Focal loss (Lin 2017) in its softmax form, f = -(1 - p)^γ log p.
 
-    w = 2 (1 - p)^γ ((1 - p) - γ p log p); with `detach=True` the factor (1 - p)^γ is a constant to autograd, as in
-    some programs, and w = 2 (1 - p)^(γ + 1), which is up to γ + 1 times smaller.
+    w = 2 (1 - p)^γ ((1 - p) - γ p log p); with `detach=True` the factor (1 - p)^γ is detached, as in
+    some implementations, and w = 2 (1 - p)^(γ + 1), which is up to γ + 1 times smaller.
 
     >>> Focal(gamma=0.0)(0.25) == CCE()(0.25)
     True
@@ -199,11 +199,11 @@ class Focal(Weighting):
         outer = LOG2 + power(self.gamma, log_q)
         if self.detach:
             return outer + log_q
-        # log(-p log p / q) <= 0; near p = 1 from the series -log(1 - q) = q + q²/2 + ..., for which log p is too coarse
-        near_one, never = log_q < -14, log_p == -math.inf
-        far = (-log_p.masked_fill(near_one | never, -1.0)).log() - log_q.masked_fill(near_one, 0.0)
+        # log(-p log p / q) <= 0; near p = 1 log p is too coarse: use the series -log(1 - q) = q + q²/2 + ...
+        near_one, at_zero = log_q < -14, log_p == -math.inf
+        far = (-log_p.masked_fill(near_one | at_zero, -1.0)).log() - log_q.masked_fill(near_one, 0.0)
         log_ratio = log_p + torch.where(near_one, log_q.exp() / 2, far)
-        # log(q + γ (-p log p)), without log γ, which has no derivative at 0
+        # log(q + γ (-p log p)), avoiding log γ, which is not differentiable at 0
         return outer + log_q + torch.log1p(self.gamma * log_ratio.exp())
 
     @property
@@ -215,7 +215,7 @@ class Focal(Weighting):
 class PHuber(Weighting):
     """Partially Huberised cross entropy (Menon 2020), w = 2 (1 - p) min(1, τ p).
 
-    f = -log p where p > 1/τ, and the tangent -τ p + log τ + 1 below.
+    f = -log p for p > 1/τ, else its tangent -τ p + log τ + 1.
 
     >>> PHuber(tau=10.0).mode
     0.1
@@ -258,7 +258,7 @@ class AGCE(Weighting):
         check(self, "q", self.q, low=0)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        log_p = floored(log_p)
+        log_p = clamp_log(log_p)
         return LOG2 + log_q + (log_p + power(self.q - 1, log_sum(self.a, log_p)))
 
 
@@ -279,8 +279,8 @@ class AUL(Weighting):
         check(self, "q", self.q, low=0)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        # a - p = (a - 1) + (1 - p), with no subtraction left
-        log_q = floored(log_q)
+        # a - p = (a - 1) + (1 - p) avoids cancellation
+        log_q = clamp_log(log_q)
         return LOG2 + log_p + (log_q + power(self.q - 1, log_sum(self.a - 1, log_q)))
 
 
@@ -306,10 +306,10 @@ class AEL(Weighting):
 class ForwardSymmetric(Weighting):
     """Forward correction (Patrini 2017) for symmetric noise, f = -log(t + s p), w = 2 s p (1 - p) / (t + s p).
 
-    t = ρ / (C - 1) and s = 1 - ρ - t. The mode rises with the noise rate: the paper's tuning rule, from a noise model.
+    t = ρ / (C - 1) and s = 1 - ρ - t. The mode rises with the noise rate, as the paper recommends for DM.
 
     Args:
-        rate: ρ, the share of wrong labels, below (C - 1) / C; 0 is CCE.
+        rate: ρ, the fraction of noisy labels, below (C - 1) / C; 0 is CCE.
         num_classes: C.
 
     >>> round(ForwardSymmetric(rate=0.4, num_classes=10).mode, 3)
@@ -325,18 +325,18 @@ class ForwardSymmetric(Weighting):
         check(self, "rate", self.rate, low=0, high=1)
         limit = (self.num_classes - 1) / self.num_classes
         below = self.rate < limit
-        if not (holds(below) if isinstance(below, Tensor) else below):
+        if not (all_true(below) if isinstance(below, Tensor) else below):
             raise ValueError(f"ForwardSymmetric: rate must be below (C - 1)/C = {limit:g}, got {self.rate}")
 
     @property
     def mixture(self) -> tuple[Parameter, Parameter]:
-        """(t, s)."""
+        """The coefficients (t, s)."""
         t = self.rate / (self.num_classes - 1)
         return t, 1 - self.rate - t
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         t, s = self.mixture
-        log_sp = floored(log_p) + log_parameter(s, log_p)
+        log_sp = clamp_log(log_p) + log_parameter(s, log_p)
         return LOG2 + log_q + (log_sp - log_sum(t, log_sp))
 
     @property

@@ -14,17 +14,17 @@ Parameter: TypeAlias = "float | Tensor"
 
 
 def in_checked_mode() -> bool:
-    """Whether `torch.autograd.detect_anomaly` asks to look at values, whatever that costs."""
+    """Return whether `torch.autograd.detect_anomaly` is active, which enables checks that synchronise the device."""
     return not torch.compiler.is_compiling() and torch.is_anomaly_enabled()
 
 
 def is_readable(x: Tensor) -> bool:
-    """Whether values can be looked at: on a CPU, in checked mode on any device; not in a compiled graph."""
+    """Return whether values may be read: on a CPU, or in checked mode on any device; never in a compiled graph."""
     return in_checked_mode() or (x.device.type == "cpu" and not torch.compiler.is_compiling())
 
 
-def holds(condition: Tensor) -> bool:
-    """Whether all of `condition` is true; taken on trust where it is not readable, as inside `vmap`."""
+def all_true(condition: Tensor) -> bool:
+    """Return whether all of `condition` is true; True if its values cannot be read, as inside `vmap`."""
     if not is_readable(condition):
         return True
     try:
@@ -33,19 +33,19 @@ def holds(condition: Tensor) -> bool:
         return True
 
 
-def number_of(x: Tensor) -> float | None:
-    """Return the value of a tensor with one element; None where it is not readable, as inside `vmap`."""
+def item_or_none(x: Tensor) -> float | None:
+    """Return the value of a tensor with one element; None if it cannot be read, as inside `vmap`."""
     try:
         number = x.item() if is_readable(x) else None
     except RuntimeError:
         return None
-    return number if isinstance(number, int | float) else None  # not a symbol
+    return number if isinstance(number, int | float) else None  # not a symbolic number
 
 
 def check(owner: object, name: str, value: Parameter, low: float, high: float = math.inf) -> None:
-    """Refuse a parameter that is NaN or outside [low, high].
+    """Raise if a parameter is not finite or lies outside [low, high].
 
-    A number of numpy's becomes one of Python's in its owner, whose repr is its name in records.
+    Replaces a NumPy number in its owner with a Python number, because records store the owner's repr.
 
     >>> check("GCE", "q", -1.0, low=0)
     Traceback (most recent call last):
@@ -55,7 +55,7 @@ def check(owner: object, name: str, value: Parameter, low: float, high: float = 
     label = owner if isinstance(owner, str) else type(owner).__name__
     allowed = f"{'(' if low == -math.inf else '['}{low:g}, {high:g}{')' if high == math.inf else ']'}"
     if isinstance(value, Tensor):
-        good = holds((value >= low) & (value <= high) & value.isfinite())
+        good = all_true((value >= low) & (value <= high) & value.isfinite())
     else:
         number = plain_number(value)
         if number is None:
@@ -67,61 +67,61 @@ def check(owner: object, name: str, value: Parameter, low: float, high: float = 
         raise ValueError(f"{label}: {name} must be a number in {allowed}, got {value!r}")
 
 
-def entries(table: Tensor, index: Tensor) -> Tensor:
-    """table[index] along the first dimension; unlike that, also for a single index inside `vmap`.
+def take_rows(table: Tensor, index: Tensor) -> Tensor:
+    """Return table[index] along the first dimension; unlike indexing, supports a scalar index inside `vmap`.
 
-    >>> entries(torch.tensor([5.0, 6.0, 7.0]), torch.tensor([[2], [0]]))
+    >>> take_rows(torch.tensor([5.0, 6.0, 7.0]), torch.tensor([[2], [0]]))
     tensor([[7.],
             [5.]])
     """
     return table.index_select(0, index.reshape(-1)).reshape(index.shape + table.shape[1:])
 
 
-def floored(log_x: Tensor) -> Tensor:
-    """log x with a finite number for log 0, so that x ** a * x ** -a is 1 there as well.
+def clamp_log(log_x: Tensor) -> Tensor:
+    """Return log x with log 0 replaced by the lowest finite number, so that x ** a * x ** -a is 1 at x = 0.
 
-    It is zero after the exponential, and so is any positive multiple of it that is not tiny.
+    Its exponential is 0, as is that of any positive multiple that is not tiny.
     """
     return log_x.clamp_min(torch.finfo(log_x.dtype).min)
 
 
 def is_log_zero(log_x: Tensor) -> Tensor:
-    """Where x is 0: its logarithm is -inf, or a power of what `floored` has for that, so low that no logits lead there.
+    """Return whether x is 0: log x is -inf or a multiple of the bound of `clamp_log`, which no finite logits reach.
 
-    >>> is_log_zero(0.7 * floored(torch.tensor([-torch.inf, -1e9, 0.0])))
+    >>> is_log_zero(0.7 * clamp_log(torch.tensor([-torch.inf, -1e9, 0.0])))
     tensor([ True, False, False])
     """
     return log_x < torch.finfo(log_x.dtype).min * 1e-8
 
 
 def power(exponent: Parameter, log_x: Tensor) -> Tensor:
-    """log(x ** exponent), with 0 ** 0 = 1."""
-    return exponent * floored(log_x)
+    """Return log(x ** exponent), with 0 ** 0 = 1."""
+    return exponent * clamp_log(log_x)
 
 
 def log_parameter(value: Parameter, like: Tensor) -> Tensor:
-    """log(value) as a tensor beside `like`; log 0 is -inf, or that of next to nothing where a value of 0 is learnt."""
+    """Return log(value) on the device of `like`; a 0 that requires a gradient is replaced by a tiny number."""
     if isinstance(value, Tensor):
         if not (value.requires_grad and torch.is_grad_enabled()):
             return value.log()
-        # exp(log x) has the derivative x / x, which is 1 also for an x that nobody can tell from 0
+        # the derivative of exp(log x) is x / x, which is 1 even for this tiny x
         value = value.to(torch.promote_types(value.dtype, like.dtype))
         return torch.where(value == 0, value + torch.finfo(value.dtype).tiny ** 0.5, value).log()
     return like.new_full((), math.log(value) if value > 0 else -math.inf)
 
 
 def log_sum(value: Parameter, log_x: Tensor) -> Tensor:
-    """log(value + x) for value >= 0, with a derivative by it at 0, too."""
+    """Return log(value + x) for value >= 0, differentiable in the value also at 0."""
     if not isinstance(value, Tensor):
         return torch.logaddexp(log_parameter(value, log_x), log_x)
-    none = value == 0
-    above = torch.logaddexp(value.masked_fill(none, 1.0).log(), log_x)
-    # 1 / x ends where numbers do
+    is_zero = value == 0
+    positive = torch.logaddexp(value.masked_fill(is_zero, 1.0).log(), log_x)
+    # 1 / x, below overflow
     inverse = (-log_x).clamp_max(700 if log_x.dtype == torch.float64 else 80).exp()
-    return torch.where(none, log_x + torch.log1p(value.masked_fill(~none, 0.0) * inverse), above)
+    return torch.where(is_zero, log_x + torch.log1p(value.masked_fill(~is_zero, 0.0) * inverse), positive)
 
 
 def log_add(log_x: Tensor, log_y: Tensor) -> Tensor:
-    """log(x + y); unlike `torch.logaddexp` with a derivative, 0, where both are 0."""
-    nothing = (log_x == -math.inf) & (log_y == -math.inf)
-    return torch.logaddexp(log_x, log_y.masked_fill(nothing, 0.0)).masked_fill(nothing, -math.inf)
+    """Return log(x + y); unlike `torch.logaddexp`, has the derivative 0 instead of NaN where both are 0."""
+    both_zero = (log_x == -math.inf) & (log_y == -math.inf)
+    return torch.logaddexp(log_x, log_y.masked_fill(both_zero, 0.0)).masked_fill(both_zero, -math.inf)

@@ -119,7 +119,7 @@ Make = Callable[[str], tuple[Context, Any]]
 def make(make_context: Callable[..., Context], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Build a method and its context; checks of targets are off, as on a GPU."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("reweigh.losses.loss.holds", lambda condition: True)
+    monkeypatch.setattr("reweigh.losses.loss.all_true", lambda condition: True)
 
     def make(text: str) -> tuple[Context, Any]:
         context = make_context()

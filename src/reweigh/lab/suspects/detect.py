@@ -23,7 +23,7 @@ from reweigh.lab.spec import Run
 from reweigh.lab.suspects.examples import sources_of
 from reweigh.labels.scores import area_under_margin
 from reweigh.labels.suspects import Method, Suspects, choose_method, find_suspects
-from reweigh.recommendation import MANY, recommend
+from reweigh.recommendation import MANY_CLASSES, recommend
 
 EPOCHS = 40
 MIN_ITERATIONS, MAX_ITERATIONS = 800, 20_000
@@ -56,7 +56,7 @@ def default_run(data: str, fields: Mapping[str, Any] | None = None) -> Run:
     if "imbalance" in given or counts.max() >= UNBALANCED * counts[counts > 0].min():
         chosen.setdefault("sampler", "balanced")
     if not {"weighting", "loss", "method"} & given.keys():
-        many = dataset.num_classes >= MANY
+        many = dataset.num_classes >= MANY_CLASSES
         chosen["weighting"] = repr(recommend(dataset.num_classes).weighting) if many else "GCE(0.7)"
     batch_size = int(chosen.setdefault("batch_size", 128))
     iterations = EPOCHS * len(dataset.train) // batch_size

@@ -1,4 +1,4 @@
-"""What stands beside the logits: integers of every width, probabilities, and parameters by example."""
+"""Targets of all integer types, probability targets, and parameters per example or position."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def grad_of(criterion: nn.Module, logits: Tensor, target: Tensor, **call: object
 
 @pytest.mark.parametrize("num_classes", [120, 200, 300])
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
-def test_narrow_integers_mean_what_wide_ones_do(dtype: torch.dtype, num_classes: int) -> None:
+def test_narrow_integers_equal_int64(dtype: torch.dtype, num_classes: int) -> None:
     logits = draw(4, num_classes)
     highest = min(torch.iinfo(dtype).max, num_classes - 1)
-    # -100 is 156 in eight bits without a sign, and 300 is 44
+    # in uint8, -100 becomes 156 and 300 becomes 44
     wide = torch.tensor([0, 44, min(156, highest), highest])
     for settings in ({}, {"label_smoothing": 0.1}, {"reduction": "none"}, {"ignore_index": 44}):
         ours, theirs = Criterion(CCE(), **settings), nn.CrossEntropyLoss(**settings)  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ def test_narrow_integers_mean_what_wide_ones_do(dtype: torch.dtype, num_classes:
     torch.testing.assert_close(batch.log_normaliser(logits, wide.to(dtype)), batch.log_normaliser(logits, wide))
 
 
-def test_narrow_integers_out_of_range_are_refused() -> None:
+def test_narrow_integers_out_of_range_raise() -> None:
     with pytest.raises(ValueError, match=r"target must be in \[0, 9\] or ignore_index=-100, got 156"):
         Criterion(CCE())(draw(2, 10), torch.tensor([156, 3], dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"target must be in \[0, 299\] or ignore_index=-100, got -56"):
@@ -56,14 +56,14 @@ def test_narrow_integers_compiled() -> None:
     )
 
 
-def test_an_index_to_ignore_is_refused_beside_probabilities() -> None:
+def test_ignore_index_with_probabilities_raises() -> None:
     logits = draw(3, 4)
     with pytest.raises(ValueError, match=r"ignore_index=0 does not go with a target of probabilities"):
         Criterion(CCE(), ignore_index=0)(logits, logits.softmax(1))
     assert Criterion(CCE(), ignore_index=-1)(logits, logits.softmax(1)).isfinite()
 
 
-def test_probabilities_that_do_not_sum_to_1_count_as_in_torch() -> None:
+def test_probabilities_that_do_not_sum_to_1_agree_with_torch() -> None:
     logits = draw(3, 4)
     target = logits.softmax(1) * torch.tensor([[1.0], [0.5], [0.0]])
     for settings in ({}, {"reduction": "sum"}, {"reduction": "none"}, {"label_smoothing": 0.1}):
@@ -88,21 +88,21 @@ DENSE: list[tuple[Weighting, dict[str, Any]]] = [
 def test_parameters_by_example_in_dense_prediction(
     shape: tuple[int, ...], weighting: Weighting, settings: dict[str, Any]
 ) -> None:
-    """As if every position were an example, with its image's parameters."""
-    logits, (n, c, *within) = draw(*shape), shape
+    """Equals a flat batch in which every position has the parameters of its image."""
+    logits, (n, c, *spatial) = draw(*shape), shape
     count = logits[0, 0].numel()
-    target = torch.randint(c, (n, *within), generator=torch.Generator().manual_seed(1))
+    target = torch.randint(c, (n, *spatial), generator=torch.Generator().manual_seed(1))
     flat, flat_target = logits.flatten(2).transpose(1, 2).reshape(-1, c), target.flatten()
 
-    def repeated(part: Any) -> Any:
+    def repeat(part: Any) -> Any:
         return part.repeat_interleave(count) if isinstance(part, Tensor) and part.ndim and len(part) == n else part
 
-    each = type(weighting)(*map(repeated, vars(weighting).values()))
-    alike = Criterion(each, **{name: repeated(setting) for name, setting in settings.items()})
-    expected = grad_of(alike, flat, flat_target).reshape(n, count, c).transpose(1, 2).reshape(shape)
+    flat_weighting = type(weighting)(*map(repeat, vars(weighting).values()))
+    flat_criterion = Criterion(flat_weighting, **{name: repeat(setting) for name, setting in settings.items()})
+    expected = grad_of(flat_criterion, flat, flat_target).reshape(n, count, c).transpose(1, 2).reshape(shape)
     criterion = Criterion(weighting, **settings)
     torch.testing.assert_close(grad_of(criterion, logits, target), expected)
-    torch.testing.assert_close(criterion(logits, target), alike(flat, flat_target))
+    torch.testing.assert_close(criterion(logits, target), flat_criterion(flat, flat_target))
     if "value" not in settings:
         torch.compiler.reset()
         compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
@@ -121,7 +121,7 @@ def test_a_parameter_per_position() -> None:
 
 
 @pytest.mark.parametrize("entries", [2, 4])
-def test_parameters_for_another_number_of_classes_are_refused(entries: int) -> None:
+def test_parameters_for_another_number_of_classes_raise(entries: int) -> None:
     by_class = PerClass(CCE() * torch.ones(entries))
     for weighting in (by_class, by_class + CCE()):
         for target in (torch.tensor([0, 1, 1]), torch.eye(3)):

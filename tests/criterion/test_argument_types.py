@@ -1,4 +1,4 @@
-"""Arguments of a type that they cannot have: one sentence with the name of the argument."""
+"""Arguments of a wrong type raise an error that names the argument."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOGITS, TARGET = torch.zeros(2, 3), torch.tensor([0, 2])
 
 @pytest.mark.parametrize("extra", [{}, {"label_smoothing": 0.1}, {"weight": torch.ones(3)}])
 @pytest.mark.parametrize(
-    ("logits", "target", "sample_weight", "told"),
+    ("logits", "target", "sample_weight", "message"),
     [
         (LOGITS.numpy(), TARGET, None, "logits must be a tensor, got a ndarray"),
         (LOGITS, [0, 2], None, "target must be a tensor, got a list"),
@@ -25,18 +25,20 @@ LOGITS, TARGET = torch.zeros(2, 3), torch.tensor([0, 2])
         (LOGITS, TARGET, [1.0, 2.0], "sample_weight must be a tensor, got a list"),
     ],
 )
-def test_a_call_takes_tensors(logits: Any, target: Any, sample_weight: Any, told: str, extra: dict[str, Any]) -> None:
+def test_call_requires_tensors(
+    logits: Any, target: Any, sample_weight: Any, message: str, extra: dict[str, Any]
+) -> None:
     criterion = Criterion(DM(0.5, 8), **extra)
-    with pytest.raises(TypeError, match=told):
+    with pytest.raises(TypeError, match=message):
         criterion(logits, target, sample_weight=sample_weight)
-    with pytest.raises(TypeError, match=told):
+    with pytest.raises(TypeError, match=message):
         criterion.log_normaliser(logits, target, sample_weight)
-    with pytest.raises(TypeError, match=told):
+    with pytest.raises(TypeError, match=message):
         batch_stats(logits, target, DM(0.5, 8), sample_weight=sample_weight, **extra)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"hidden": [[0.0]]}, "hidden must be a tensor, got a list"),
         ({"weight": None}, "weight must be a tensor, got a NoneType"),
@@ -46,15 +48,15 @@ def test_a_call_takes_tensors(logits: Any, target: Any, sample_weight: Any, told
         ({"sample_weight": [1.0, 1.0]}, "sample_weight must be a tensor, got a list"),
     ],
 )
-def test_a_linear_criterion_takes_tensors(wrong: dict[str, Any], told: str) -> None:
-    given: dict[str, Any] = {"hidden": torch.zeros(2, 4), "weight": torch.zeros(3, 4), "target": TARGET} | wrong
+def test_linear_criterion_requires_tensors(wrong: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"hidden": torch.zeros(2, 4), "weight": torch.zeros(3, 4), "target": TARGET} | wrong
     criterion = LinearCriterion(DM(0.5, 8))
     for call in (criterion, criterion.log_normaliser):
-        with pytest.raises(TypeError, match=told):
-            call(**given)
+        with pytest.raises(TypeError, match=message):
+            call(**arguments)
 
 
-def test_the_functional_form_and_the_binary_one_do_too() -> None:
+def test_functional_and_binary_forms_require_tensors() -> None:
     with pytest.raises(TypeError, match="weight must be a tensor, got a list"):
         derivative_manipulation(LOGITS, TARGET, DM(0.5, 8), weight=[1.0, 1.0, 1.0])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="target must be a tensor, got a list"):
@@ -64,7 +66,7 @@ def test_the_functional_form_and_the_binary_one_do_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ({"weight": [1.0, 2.0]}, r"weight must be a tensor, got \[1.0, 2.0\]"),
         ({"ignore_index": 2.5}, "ignore_index must be a whole number, got 2.5"),
@@ -73,14 +75,14 @@ def test_the_functional_form_and_the_binary_one_do_too() -> None:
         ({"label_smoothing": "a"}, "label_smoothing must be a number in"),
     ],
 )
-def test_settings_are_refused_at_once(setting: dict[str, Any], told: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=told):
+def test_bad_settings_raise(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
         Criterion(CCE(), **setting)
     assert Criterion(CCE(), ignore_index=np.int64(2), label_smoothing=np.float32(0.5)).ignore_index == 2
 
 
-def test_a_text_is_no_weighting_but_becomes_one() -> None:
+def test_string_as_weighting_raises() -> None:
     with pytest.raises(
-        TypeError, match=r"got the text 'CCE'; give the weighting itself, such as reweigh\.DM\(0\.5, 8\)"
+        TypeError, match=r"got the text 'CCE'; pass the weighting itself, such as reweigh\.DM\(0\.5, 8\)"
     ):
         Criterion("CCE")  # type: ignore[arg-type]

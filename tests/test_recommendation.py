@@ -1,4 +1,4 @@
-"""recommend: published and measured settings, each with its source."""
+"""`recommend` returns published or measured settings with their source."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.mark.parametrize("num_classes", [2, 3, 10, 14, 100, 1000])
 @pytest.mark.parametrize("rate", [None, 0.0, 0.1, 0.4, 0.8])
 def test_every_recommendation_trains(num_classes: int, rate: float | None) -> None:
-    found = recommend(num_classes, rate)
-    criterion = Criterion(found.weighting, normalise=found.normalise, taper=found.taper)
+    setting = recommend(num_classes, rate)
+    criterion = Criterion(setting.weighting, normalise=setting.normalise, taper=setting.taper)
     logits = torch.randn(8, num_classes, generator=torch.Generator().manual_seed(0)).requires_grad_()
     criterion(logits, torch.arange(8) % num_classes).backward()
     assert logits.grad is not None
     assert torch.isfinite(logits.grad).all()
-    assert len(found.source) > 40
+    assert len(setting.source) > 40
 
 
-def test_numbers_of_numpys_are_numbers() -> None:
+def test_numpy_numbers_are_accepted() -> None:
     assert recommend(np.int64(10), np.float32(0.4)).weighting == recommend(10, 0.4).weighting
 
 
-def test_what_is_called_published_is_what_was_published() -> None:
+def test_published_settings_equal_those_of_the_paper() -> None:
     for rate in (0.2, 0.4, 0.6):
         assert recommend(100, rate).weighting == DM(0.5, BETA["cifar100"][0.5][rate])
     for rate in (0, 0.2, 0.4):
@@ -41,13 +41,13 @@ def test_what_is_called_published_is_what_was_published() -> None:
         assert recommend(2, rate).weighting == DM(0, BETA["imdb"][0][rate])
 
 
-def test_the_source_says_what_was_not_measured() -> None:
+def test_source_states_the_difference_in_noise_rate() -> None:
     assert "you have 50 %" in recommend(10, 0.5).source
-    assert "nobody" in recommend(10).source
+    assert "noise rate is unknown" in recommend(10).source
     assert isinstance(recommend(10), Recommendation)
 
 
-def test_our_own_numbers_are_those_of_the_record() -> None:
+def test_source_quotes_the_committed_results() -> None:
     record = json.loads((ROOT / "paper" / "results" / "cifar10_headline.json").read_text(encoding="utf-8"))
 
     def final(row: str) -> str:
@@ -61,10 +61,10 @@ def test_our_own_numbers_are_those_of_the_record() -> None:
 
     source = recommend(10, 0.4).source
     assert f"DM(0.5, 12) ended at {final('DM(0.5, 12)')} and DM(1, 16) at {final('DM(1, 16)')} (three seeds)" in source
-    assert "inside DN" in source, "where the taper was in the other two"
+    assert "taper inside DN" in source
 
 
 @pytest.mark.parametrize(("num_classes", "rate"), [(1, None), (True, None), (10, 1.0), (10, -0.1)])
-def test_bad_arguments_are_refused(num_classes: int, rate: float | None) -> None:
+def test_bad_arguments_raise(num_classes: int, rate: float | None) -> None:
     with pytest.raises(ValueError, match="expected"):
         recommend(num_classes, rate)

@@ -1,4 +1,4 @@
-"""The kernels' gradient and value beside the float64 reference."""
+"""Comparison of the kernels with the same criterion in float64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from reweigh.criterion import Criterion
 from reweigh.weightings import CCE, MAE, Weighting
 
-# What no kernel can weigh.
+# A weighting without a kernel.
 OTHER: Weighting = CCE() + 3.0 * MAE()
 TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 4e-3, torch.float16: 1e-3}
 
@@ -26,7 +26,7 @@ def draw(
 def result(
     criterion: Criterion, logits: Tensor, target: Tensor, incoming: Tensor | None = None, **call: Any
 ) -> tuple[Tensor, Tensor]:
-    """Value and gradient with respect to logits that are no leaf."""
+    """Return the value and the gradient with respect to non-leaf logits."""
     leaf = logits.detach().requires_grad_()
     z = leaf.view_as(leaf)
     value = criterion(z, target, **call)
@@ -35,7 +35,7 @@ def result(
 
 
 def check(criterion: Criterion, logits: Tensor, target: Tensor, incoming: Tensor | None = None, **call: Any) -> None:
-    """Against the same criterion on float64 logits, which no kernel takes."""
+    """Compare value and gradient with those for float64 logits, which the kernels do not support."""
     value, gradient = result(criterion, logits, target, incoming, **call)
     exact = None if incoming is None else incoming.double()
     expected_value, expected = result(criterion, logits.double(), target, exact, **call)

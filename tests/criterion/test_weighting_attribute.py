@@ -1,4 +1,4 @@
-"""The weighting of a module: replaced, learnt, made of functions and modules."""
+"""The `weighting` attribute of a criterion: replacement, learnable parameters, callables and modules."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Hill(nn.Module):
 
 
 @pytest.mark.parametrize("make", [Criterion, BinaryCriterion])
-def test_another_weighting_is_another_gradient(make: type[Criterion] | type[BinaryCriterion]) -> None:
+def test_replacing_the_weighting(make: type[Criterion] | type[BinaryCriterion]) -> None:
     target = TARGET if make is Criterion else nn.functional.one_hot(TARGET, 3).double()
     criterion = make(DM(0.5, 8), reduction="none")
     for weighting in (DM(2, 8), GCE(0.7), lambda p: p, DM(0, 3)):
@@ -51,7 +51,7 @@ def test_another_weighting_is_another_gradient(make: type[Criterion] | type[Bina
         torch.testing.assert_close(criterion.log_normaliser(LOGITS, target), same.log_normaliser(LOGITS, target))
 
 
-def test_a_bad_weighting_is_refused_at_the_next_call() -> None:
+def test_a_bad_weighting_raises_at_the_next_call() -> None:
     criterion = Criterion(GCE(0.7), reduction="sum")
     criterion.weighting = 8  # type: ignore[assignment]
     with pytest.raises(TypeError, match="weighting must be a Weighting or a callable"):
@@ -61,7 +61,7 @@ def test_a_bad_weighting_is_refused_at_the_next_call() -> None:
         criterion(LOGITS, TARGET)
 
 
-def test_a_schedule_in_a_compiled_criterion() -> None:
+def test_weighting_schedule_of_a_compiled_criterion() -> None:
     criterion = Criterion(DM(0.5, 2.0))
     compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
     for step in range(10):
@@ -70,7 +70,7 @@ def test_a_schedule_in_a_compiled_criterion() -> None:
 
 
 @pytest.mark.parametrize("normalise", [None, "unit", "batch"])
-def test_a_schedule_by_a_tensor_that_changes_in_place(normalise: str | None) -> None:
+def test_parameter_tensor_modified_in_place(normalise: str | None) -> None:
     beta = torch.tensor(0.0, dtype=torch.float64)
     criterion = Criterion(DM(0.5, beta), normalise=normalise)  # type: ignore[arg-type]
     compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
@@ -102,13 +102,13 @@ def test_each_class_has_its_own_integral(weighting: Weighting, alone: Callable[[
         torch.testing.assert_close(together[rows], own[rows], rtol=1e-6, atol=1e-9)
 
 
-def test_tensors_by_class_and_by_example_have_no_common_integral() -> None:
+def test_unit_normalisation_by_class_and_by_example_raises() -> None:
     with pytest.raises(ValueError, match="tensors by class or by example, not both"):
         Criterion(W * torch.ones(7), normalise="unit")
 
 
 @pytest.mark.parametrize("by_class", [True, False])
-def test_what_learns_under_unit_normalisation(by_class: bool) -> None:
+def test_learnable_parameter_under_unit_normalisation(by_class: bool) -> None:
     def objective(lam: Tensor) -> Criterion:
         weighting = PerClass(DM(lam, 8.0)) if by_class else DM(lam, 8.0)
         return Criterion(weighting, normalise="unit", value="objective")
@@ -116,7 +116,7 @@ def test_what_learns_under_unit_normalisation(by_class: bool) -> None:
     start = torch.tensor([0.5, 1.0, 2.0] if by_class else 0.5, dtype=torch.float64)
     lam = nn.Parameter(start)
     criterion = objective(lam)
-    for _ in range(2):  # a graph serves once
+    for _ in range(2):  # a second backward pass needs a new graph
         criterion(LOGITS, TARGET).backward()
     with torch.no_grad():
         lam += 1.5
@@ -131,7 +131,7 @@ def test_what_learns_under_unit_normalisation(by_class: bool) -> None:
     torch.testing.assert_close(grad_of(compiled), grad_of(criterion))
 
 
-def test_unit_normalisation_of_many_parameters_by_vmap() -> None:
+def test_unit_normalisation_under_vmap() -> None:
     beta = torch.tensor([0.0, 2.0, 8.0], dtype=torch.float64)
 
     def gradient(b: Tensor) -> Tensor:
@@ -142,14 +142,14 @@ def test_unit_normalisation_of_many_parameters_by_vmap() -> None:
     torch.testing.assert_close(torch.func.vmap(gradient)(beta), torch.stack(expected))
 
 
-def test_repr_tells_how_a_function_is_normalised() -> None:
+def test_repr_includes_the_normalisation_of_a_callable() -> None:
     for normalise in (None, "unit", "batch"):
         criterion = Criterion(lambda p: 1 - p, normalise=normalise)  # type: ignore[arg-type]
         assert repr(criterion) == f"Criterion(<lambda>, normalise={normalise!r}, taper=5e-07)"
 
 
 @pytest.mark.parametrize("normalise", [None, "unit", "batch"])
-def test_a_module_as_weighting_is_a_part_of_the_criterion(normalise: str | None) -> None:
+def test_a_module_as_weighting_is_a_submodule(normalise: str | None) -> None:
     hill = Hill()
     criterion = Criterion(hill, normalise=normalise, value="objective")  # type: ignore[arg-type]
     torch.testing.assert_close(

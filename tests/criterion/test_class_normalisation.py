@@ -1,4 +1,4 @@
-"""Normalised within every class, a class pulls as a batch of its own would, with its share of all that counts."""
+"""normalise="class": each class has the gradient of a batch of its own, times its fraction of Σ s."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ C = 4
 
 
 def draw() -> tuple[Tensor, Tensor, Tensor]:
-    """Logits, labels of which one is ignored, sample weights of which one is 0; there is no label 3."""
+    """Return logits, labels (one ignored, class 3 absent) and sample weights (one 0)."""
     rng = torch.Generator().manual_seed(0)
     logits = torch.randn(15, C, generator=rng, dtype=torch.float64) * 3
     s = torch.rand(15, generator=rng, dtype=torch.float64)
@@ -28,29 +28,28 @@ def draw() -> tuple[Tensor, Tensor, Tensor]:
 
 def gradient(criterion: Criterion, logits: Tensor, target: Tensor, **call: Any) -> Tensor:
     z = logits.clone().requires_grad_()
-    (found,) = torch.autograd.grad(criterion(z, target, **call).sum(), z)
-    return found
+    return torch.autograd.grad(criterion(z, target, **call).sum(), z)[0]
 
 
 @pytest.mark.parametrize("taper", [0.0, 1e-2])
 @pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 3.0, 0.0, 2.0], dtype=torch.float64)], ids=["", "weight"])
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=name)
-def test_each_class_is_a_batch_of_its_own(weighting: Weighting, weight: Tensor | None, taper: float) -> None:
+def test_each_class_equals_its_own_batch(weighting: Weighting, weight: Tensor | None, taper: float) -> None:
     logits, target, s = draw()
-    found = gradient(
+    combined = gradient(
         Criterion(weighting, normalise="class", taper=taper, weight=weight), logits, target, sample_weight=s
     )
     counts = s * (target >= 0) * (1.0 if weight is None else weight[target.clamp_min(0)])
     expected = torch.zeros_like(logits)
     for c in range(3):
         own = target == c
-        alone = Criterion(weighting, normalise="batch", taper=taper)
+        single = Criterion(weighting, normalise="batch", taper=taper)
         share = counts[own].sum() / counts.sum()
-        expected[own] = share * gradient(alone, logits[own], target[own], sample_weight=s[own])
-    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-300)
+        expected[own] = share * gradient(single, logits[own], target[own], sample_weight=s[own])
+    torch.testing.assert_close(combined, expected, rtol=1e-11, atol=1e-300)
 
 
-def test_one_hot_targets_are_class_indices() -> None:
+def test_one_hot_targets_equal_class_indices() -> None:
     logits, target, s = draw()
     valid = target >= 0
     logits, target, s = logits[valid], target[valid], s[valid]
@@ -61,24 +60,24 @@ def test_one_hot_targets_are_class_indices() -> None:
     )
 
 
-def test_a_class_that_is_hardly_believed_keeps_its_share() -> None:
-    """Where the batch has one normaliser, what the net believes takes all."""
+def test_a_class_with_low_p_keeps_its_share() -> None:
+    """Under a normaliser for the batch, the classes with high p take almost all of the gradient."""
     p = torch.tensor([0.5, 0.6, 0.01, 0.02], dtype=torch.float64)
     logits, target = torch.stack((p.log(), (1 - p).log()), 1), torch.tensor([0, 0, 1, 1])
     logits[2:] = logits[2:].flip(1)
     for normalise, share in (("batch", 0.02), ("class", 0.5)):
-        found = batch_stats(logits, target, DM(1, 16), normalise=normalise).share[2:].sum().item()  # type: ignore[arg-type]
-        assert found == pytest.approx(share, abs=0.01)
+        stats = batch_stats(logits, target, DM(1, 16), normalise=normalise)  # type: ignore[arg-type]
+        assert stats.share[2:].sum().item() == pytest.approx(share, abs=0.01)
 
 
-def test_what_is_inspected_is_what_is_emitted() -> None:
+def test_batch_stats_shares_equal_the_gradient_norms() -> None:
     logits, target, s = draw()
     norms = gradient(Criterion(DM(1, 16), normalise="class"), logits, target, sample_weight=s).abs().sum(1)
     stats = batch_stats(logits, target, DM(1, 16), normalise="class", sample_weight=s)
     torch.testing.assert_close(stats.share, norms / norms.sum())
 
 
-def test_recorded_weights_are_those_of_the_shares() -> None:
+def test_recorded_weights_equal_the_gradient_norms() -> None:
     logits, target, _ = draw()
     logits, target = logits[target >= 0], target[target >= 0]
     criterion = Criterion(DM(1, 16), normalise="class", taper=0.0)
@@ -89,7 +88,7 @@ def test_recorded_weights_are_those_of_the_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda: Criterion(DM(1, 4), normalise="class", reduction="sum"), "reduction='sum' does not go with normalise"),
         (lambda: BinaryCriterion(DM(1, 4), normalise="class"), "a binary criterion has 'batch'"),
@@ -108,18 +107,18 @@ def test_recorded_weights_are_those_of_the_shares() -> None:
         ),
     ],
 )
-def test_what_is_refused(call: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=f"^.*{told}"):
+def test_unsupported_settings_raise(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^.*{message}"):
         call()
 
 
-def test_sample_weights_that_are_all_zero_have_a_gradient() -> None:
-    """As those that a method learns may be to begin with."""
+def test_zero_sample_weights_have_a_gradient() -> None:
+    """Methods that learn sample weights may start from zeros."""
     logits, target, s = draw()
     z, s = logits.requires_grad_(), torch.zeros_like(s).requires_grad_()
     value = Criterion(DM(1, 16), normalise="class")(z, target, sample_weight=s)
-    (emitted,) = torch.autograd.grad(value, z, create_graph=True)
-    assert not emitted.any()
-    (found,) = torch.autograd.grad((emitted * logits.detach()).sum(), s)
-    assert found.isfinite().all()
-    assert found[target >= 0].all()
+    (first,) = torch.autograd.grad(value, z, create_graph=True)
+    assert not first.any()
+    (second,) = torch.autograd.grad((first * logits.detach()).sum(), s)
+    assert second.isfinite().all()
+    assert second[target >= 0].all()
