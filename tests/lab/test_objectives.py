@@ -63,7 +63,7 @@ def test_a_weighting_needs_a_class_and_its_name_in_the_list() -> None:
     assert weighting_from(parse("Mine(2)"))(0.5) == pytest.approx(0.5)
     assert weighting_from(parse("Mine(2) + 0.5 * MAE"))(0.5) == pytest.approx(0.75)
     assert curve_of(weighting_from(parse("Mine(2)")), "Mine(2)").modes == (0.0,)
-    assert parse_space("Mine(strength=1..2)").branches[0].taught == "Mine"
+    assert parse_space("Mine(strength=1..2)").branches[0].objective == "Mine"
     with pytest.raises(ValueError, match="Mine has no argument 'stength'; did you mean 'strength'"):
         run_of(weighting="Mine(stength=2)").hash()
     with pytest.raises(ValueError, match="Mine needs strength"):

@@ -44,7 +44,7 @@ def test_adding_a_method(
     assert run.identity()["method"] == "HalfSpeed(warm_up=2)"
     assert run.hash() == Run(**values, method="HalfSpeed(warm_up=2)").hash() != Run(**values, method="HalfSpeed").hash()
     assert str(rescale_objective(parse("HalfSpeed"), 0.25)) == "HalfSpeed(warm_up=1)"
-    assert parse_space("HalfSpeed(factor=0.1..1)").branches[0].taught == "HalfSpeed"
+    assert parse_space("HalfSpeed(factor=0.1..1)").branches[0].objective == "HalfSpeed"
     context = make_context()
     method = method_from(parse("HalfSpeed(warm_up=0)"), context)
     train(method, torch.optim.SGD(method.trainable.parameters(), lr=0.1), context, 0, 3)
