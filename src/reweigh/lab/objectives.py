@@ -107,6 +107,7 @@ def class_of(kind: str, name: str) -> Callable[..., Any]:
 def parameters_of(function: Callable[..., Any]) -> Mapping[str, Value | EllipsisType]:
     """Return the parameters that an expression may set, with their defaults; `...` marks a required one.
 
+    >>> from reweigh import DM, SL
     >>> parameters_of(SL), parameters_of(DM)
     ({'alpha': 0.1, 'b': 9.21}, {'lam': Ellipsis, 'beta': Ellipsis})
     """
