@@ -1,6 +1,6 @@
-"""How fast is a CIFAR-shaped batch of 256, padded, cropped, flipped and normalised?
+"""Time a batch of 256 images in the format of CIFAR: padding, crop, flip and normalisation.
 
-    python benchmarks/batches.py --out batches.json          (REWEIGH_DATA=... adds the loading of CIFAR-10)
+    python benchmarks/batches.py --out batches.json          (REWEIGH_DATA=... also times loading CIFAR-10)
 
 Targets: under 100 microseconds a batch on a GPU; on two CPU cores at least 10 times the rate of a torch
 DataLoader with per-image Pillow transforms and two workers; CIFAR-10 from disk in under 2 seconds.
@@ -33,7 +33,7 @@ BATCH, IMAGES, SEED = 256, 20_480, 0
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure, print and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
     out: Path = parser.parse_args().out
@@ -42,7 +42,7 @@ def main() -> None:
     normalisation = channel_statistics(images)
     results: dict[str, Any] = {}
     resident = make(images, normalisation, "cpu")
-    # The machine may change its mood in mid-run: the resident batches are timed on both sides of the other.
+    # the speed of the machine varies: resident batches are timed before and after the DataLoader
     before = by_threads(resident)
     pillow = with_pillow(images, normalisation)
     after = by_threads(resident)
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def make(images: NDArray[np.uint8], normalisation: Normalisation, device: str) -> Resident:
-    """The resident batches under test."""
+    """Return the resident batches to measure."""
     return Resident(
         images,
         np.zeros(len(images), np.int64),
@@ -75,18 +75,18 @@ def make(images: NDArray[np.uint8], normalisation: Normalisation, device: str) -
 
 
 def by_threads(resident: Resident) -> dict[int, list[float]]:
-    """Readings with one thread and with as many as torch takes by itself."""
+    """Return readings with one thread and with torch's default number, by number."""
     most = torch.get_num_threads()
     readings = {}
     for threads in sorted({1, most}):
         torch.set_num_threads(threads)
-        readings[threads] = on_the_clock(resident.batch)
+        readings[threads] = readings_of(resident.batch)
     torch.set_num_threads(most)
     return readings
 
 
-def on_the_clock(batch: Callable[[int], object], batches: int = 640) -> list[float]:
-    """Seconds per batch over several blocks of planned steps, the planning included; ten batches a reading."""
+def readings_of(batch: Callable[[int], object], batches: int = 640) -> list[float]:
+    """Return seconds per batch, planning included; a reading is ten batches."""
     for step in range(20):
         batch(step)
     readings = []
@@ -98,8 +98,8 @@ def on_the_clock(batch: Callable[[int], object], batches: int = 640) -> list[flo
     return readings
 
 
-class Pictures(Dataset[tuple[Tensor, int]]):
-    """One image at a time through Pillow, as training scripts commonly do it."""
+class Images(Dataset[tuple[Tensor, int]]):
+    """Transforms one image at a time with Pillow, as training scripts commonly do."""
 
     def __init__(self, images: NDArray[np.uint8], normalisation: Normalisation) -> None:
         self.images = images
@@ -120,8 +120,8 @@ class Pictures(Dataset[tuple[Tensor, int]]):
 
 
 def with_pillow(images: NDArray[np.uint8], normalisation: Normalisation) -> list[float]:
-    """Seconds per batch of an epoch through two workers that are already running; ten batches a reading."""
-    dataset = Pictures(images, normalisation)
+    """Return seconds per batch of an epoch with two workers that are already running; a reading is ten batches."""
+    dataset = Images(images, normalisation)
     generator = torch.Generator().manual_seed(SEED)
     loader = DataLoader(
         dataset, BATCH, shuffle=True, drop_last=True, num_workers=2, persistent_workers=True, generator=generator
@@ -140,9 +140,9 @@ def with_pillow(images: NDArray[np.uint8], normalisation: Normalisation) -> list
 
 
 def on_a_gpu(resident: Resident, batches: int = 100) -> dict[str, Any]:
-    """Microseconds per batch by CUDA events: eager, and replayed from a CUDA graph (its plan copied in)."""
+    """Return microseconds per batch by CUDA events: eager, and replayed from a CUDA graph with the plan copied in."""
     fixed = resident.plan(0).clone()
-    resident.assemble(fixed)  # kernels are loaded before the capture, not in it
+    resident.assemble(fixed)  # loads kernels before the capture
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         resident.assemble(fixed)
@@ -168,10 +168,10 @@ def on_a_gpu(resident: Resident, batches: int = 100) -> dict[str, Any]:
 
 
 def loading() -> dict[str, Any]:
-    """Seconds to load CIFAR-10 from REWEIGH_DATA, best of three."""
+    """Return the seconds to load CIFAR-10 from REWEIGH_DATA, best of three."""
     root = os.environ.get("REWEIGH_DATA")
     if root is None or not any((Path(root) / f"cifar-10-batches-{kind}").is_dir() for kind in ("bin", "py")):
-        return {"CIFAR-10 from disk": "REWEIGH_DATA names no folder with CIFAR-10: not measured"}
+        return {"CIFAR-10 from disk": "not measured: no CIFAR-10 in REWEIGH_DATA"}
     from reweigh.lab.data import cifar
 
     seconds = []
@@ -183,12 +183,12 @@ def loading() -> dict[str, Any]:
 
 
 def microseconds(seconds: list[float]) -> dict[str, float]:
-    """Median and best of the readings."""
+    """Return median and best of the readings, in microseconds."""
     return {"median_us": round(statistics.median(seconds) * 1e6, 1), "best_us": round(min(seconds) * 1e6, 1)}
 
 
 def provenance() -> dict[str, Any]:
-    """Where these numbers come from."""
+    """Return commit, versions and machine."""
 
     def git(*arguments: str) -> str | None:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]

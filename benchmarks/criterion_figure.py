@@ -1,4 +1,4 @@
-"""The figure of criterion.py: time beside a copy of the logits, for every shape."""
+"""The figure of criterion.py: time relative to a copy of the logits, for every shape."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METHODS = {
 
 
 def draw(path: Path) -> None:
-    """Two panels, eager and in a CUDA graph; logarithmic, lower is faster, 1 is a copy of the logits."""
+    """Draw two logarithmic panels, eager and in a CUDA graph; lower is faster, 1 is a copy of the logits."""
     lines = path.read_text().splitlines()
     notes = dict(line[2:].split(": ", 1) for line in lines if line.startswith("#"))
     rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))

@@ -1,4 +1,4 @@
-"""The linear criterion at the size of a language model's head, beside chunked cross entropies; see criterion.py."""
+"""Time the linear criterion at the size of a language model's head, and chunked cross entropies; see criterion.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Result = tuple[int, int, str, str, str, float, float]
 
 
 def linear_rows(seconds: Callable[[Step], float]) -> Iterator[Result]:
-    """Time and peak memory beyond the inputs, the gradients included."""
+    """Yield time and peak memory beyond the inputs; the memory includes the gradients."""
     rng = torch.Generator("cuda").manual_seed(0)
     hidden, weight = (
         torch.randn(rows, WIDTH, generator=rng, device="cuda", dtype=torch.bfloat16).mul_(WIDTH**-0.5).requires_grad_()
@@ -40,7 +40,7 @@ def linear_rows(seconds: Callable[[Step], float]) -> Iterator[Result]:
         "linear cross entropy, chunked and compiled": chunked_cross_entropy(hidden, weight, target),
     }
     if hasattr(torch.nn, "LinearCrossEntropyOptions"):
-        steps["linear cross entropy, torch's chunked"] = torchs_own(hidden, weight, target)
+        steps["linear cross entropy, torch's chunked"] = torch_chunked(hidden, weight, target)
     if find_spec("liger_kernel") is not None:
         liger = import_module("liger_kernel.ops.fused_linear_cross_entropy").LigerFusedLinearCrossEntropyFunction
         steps["linear Liger"] = lambda: torch.autograd.grad(liger.apply(hidden, weight, target)[0], (hidden, weight))
@@ -53,7 +53,7 @@ def linear_rows(seconds: Callable[[Step], float]) -> Iterator[Result]:
             step()
             extra = (torch.cuda.max_memory_allocated() - before) / 1e9
             row = (TOKENS, CLASSES, "bfloat16", name, "eager", round(1e3 * seconds(step), 5), round(extra, 3))
-        except Exception as error:  # another library's failure is a finding, not the end of the benchmark
+        except Exception as error:  # another library may fail; continue without it
             print(name, "failed:", repr(error)[:300])
             continue
         yield row
@@ -61,7 +61,7 @@ def linear_rows(seconds: Callable[[Step], float]) -> Iterator[Result]:
 
 
 def chunked_cross_entropy(hidden: Tensor, weight: Tensor, target: Tensor) -> Step:
-    """Gradients in the forward pass, a compiled chunk at a time: what a user of torch.compile would write."""
+    """Return a step that computes gradients in the forward pass, one compiled chunk at a time."""
 
     def loss(h: Tensor, w: Tensor, y: Tensor) -> Tensor:
         return cross_entropy((h @ w.T).float(), y, reduction="sum")
@@ -81,7 +81,7 @@ def chunked_cross_entropy(hidden: Tensor, weight: Tensor, target: Tensor) -> Ste
     return step
 
 
-def torchs_own(hidden: Tensor, weight: Tensor, target: Tensor) -> Step:
+def torch_chunked(hidden: Tensor, weight: Tensor, target: Tensor) -> Step:
     options = torch.nn.LinearCrossEntropyOptions()
 
     def step() -> None:

@@ -1,10 +1,11 @@
-"""How many images a second does a run train on, alone and beside others?
+"""Measure the training throughput of one run, and of several runs on one GPU.
 
     python benchmarks/harness.py --out benchmarks/results/harness.json          (a CUDA device; about four minutes)
-    python benchmarks/harness.py --figure benchmarks/results/harness.json       (draws harness.png beside it)
+    python benchmarks/harness.py --figure benchmarks/results/harness.json       (draws harness.png next to it)
 
-CIFAR-shaped synthetic images, batch 256, DM(0.5, 8), momentum, padding, crop and flip. Targets on one H200: 65,000 for
-one ResNet-44, 80,000 for several together, and a look at what goes past 120,000. Rows that are in the file are kept.
+Synthetic images in the format of CIFAR, batch 256, DM(0.5, 8), momentum, padding, crop and flip. Several runs are
+threads with a CUDA stream each, as in `reweigh.lab.run.jobs`. Targets on one H200, in images per second: 65,000 for one
+ResNet-44, 100,000 for eight together. Rows that the file already has are kept; give a new file to measure all.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ BATCH, IMAGES, CLASSES = 256, 50_000, 10
 CUDA = torch.device("cuda")
 PLAIN = Speed(capture=False, kernels=False, compile=False)
 FASTEST = Speed(capture=True, kernels=True, compile=True)
-WAYS: list[tuple[str, str, Speed, bool]] = [
+SETTINGS: list[tuple[str, str, Speed, bool]] = [
     ("plain eager loop, fp32", "fp32", PLAIN, False),
     ("captured, fp32", "fp32", Speed(kernels=False, compile=False), False),
     ("captured, tf32", "tf32", Speed(kernels=False, compile=False), False),
@@ -56,11 +57,11 @@ Iteration = Callable[[int], Tensor]
 
 
 def main() -> None:
-    """Measure, print, write; or draw."""
+    """Measure, print and write the JSON, or draw one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="the JSON file to write")
     parser.add_argument("--figure", type=Path, help="a JSON file to draw")
-    parser.add_argument("--commit", help="the commit that is measured, where git does not know it")
+    parser.add_argument("--commit", help="the commit that is measured, if this is not a git checkout")
     options = parser.parse_args()
     if options.out is not None:
         about: dict[str, Any] = provenance(options.commit) | {"batch": BATCH, "images": IMAGES}
@@ -76,7 +77,7 @@ def main() -> None:
 
 
 def measure(done: list[tuple[str, str, int]]) -> Iterator[dict[str, Any]]:
-    """One row for each way of training that is not done yet."""
+    """Yield a row for each measurement that is not in `done`."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (IMAGES, 32, 32, 3), dtype=np.uint8)
     labels = rng.integers(0, CLASSES, IMAGES)
@@ -86,13 +87,13 @@ def measure(done: list[tuple[str, str, int]]) -> Iterator[dict[str, Any]]:
         work[name, net, jobs] = lambda: together(images, labels, net, jobs, precision, speed, deterministic)
 
     work["DataLoader, a transform per image, eager fp32", "resnet44", 1] = lambda: with_loader(images, labels)
-    for name, precision, speed, deterministic in WAYS:
+    for name, precision, speed, deterministic in SETTINGS:
         plan(name, "resnet44", 1, precision, speed, deterministic)
     for net, jobs in [("resnet44", n) for n in (2, 3, 4, 6, 8, 12)] + [("resnet56", n) for n in (1, 4, 6)]:
-        plan(WAYS[-1][0], net, jobs, "bf16", FASTEST)
-    plan(WAYS[-3][0], "resnet44", 4, "bf16", WAYS[-3][2])
+        plan(SETTINGS[-1][0], net, jobs, "bf16", FASTEST)
+    plan(SETTINGS[-3][0], "resnet44", 4, "bf16", SETTINGS[-3][2])
     work["evaluation, eager, bf16", "resnet44", 1] = lambda: evaluation(images, labels, PLAIN)
-    # FASTEST but for compilation: captured, and with the own convolutions, which the row's name does not say
+    # with the own convolutions, although the name of the row does not have them
     work["evaluation, captured, bf16", "resnet44", 1] = lambda: evaluation(images, labels, FASTEST)
     for (name, net, jobs), measured in work.items():
         if (name, net, jobs) not in done:
@@ -102,7 +103,7 @@ def measure(done: list[tuple[str, str, int]]) -> Iterator[dict[str, Any]]:
 def trainer(
     images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], run: Run, speed: Speed, channels_last: bool
 ) -> EagerStep:
-    """Everything `execute` would assemble, without data set and record."""
+    """Return the iteration that `execute` would assemble, without data set and record."""
     net = build(run.net, CLASSES, generator=generator(run.seed, "init")).to(CUDA)
     if channels_last:
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -140,7 +141,7 @@ def together(
     speed: Speed,
     deterministic: bool = False,
 ) -> dict[str, Any]:
-    """Images a second of all jobs, each in a thread with its own stream, and the peak of memory."""
+    """Return the images per second of all jobs, each in a thread with its own stream, and the peak memory."""
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -170,7 +171,7 @@ def together(
 
 
 def timed(go: Callable[[range], None], jobs: int, steps: int) -> dict[str, Any]:
-    """The median and the extremes of five readings."""
+    """Return the median and the extremes of five readings."""
     readings = []
     for reading in range(5):
         start = time.perf_counter()
@@ -195,7 +196,7 @@ def settings(net: str, seed: int, precision: str, deterministic: bool = False) -
 
 
 def evaluation(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], speed: Speed) -> dict[str, Any]:
-    """All 50,000 images once, as a row of a record needs them; never compiled."""
+    """Measure one evaluation of all 50,000 images, without compilation."""
     run = settings("resnet44", 0, "bf16")
     with machine(run), torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
         eager = trainer(images, labels, run, Speed(speed.capture, speed.kernels, False), True)
@@ -209,8 +210,8 @@ def evaluation(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], speed
     return {"images_per_second": round(IMAGES / min(seconds)), "seconds": round(min(seconds), 3)}
 
 
-class Pictures(Dataset[tuple[Tensor, int]]):
-    """One image at a time through Pillow, as training scripts commonly do it."""
+class Images(Dataset[tuple[Tensor, int]]):
+    """Transforms one image at a time with Pillow, as training scripts commonly do."""
 
     def __init__(self, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> None:
         self.images, self.labels = images, labels
@@ -229,11 +230,11 @@ class Pictures(Dataset[tuple[Tensor, int]]):
 
 
 def with_loader(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """The plain loop, fed by worker processes."""
+    """Measure the plain loop with a DataLoader."""
     run = settings("resnet44", 0, "fp32")
     workers = min(16, os.cpu_count() or 1)
     loader = DataLoader(
-        Pictures(images, labels), BATCH, shuffle=True, drop_last=True, num_workers=workers, pin_memory=True
+        Images(images, labels), BATCH, shuffle=True, drop_last=True, num_workers=workers, pin_memory=True
     )
 
     def batches() -> Iterator[Batch]:
@@ -256,7 +257,7 @@ def with_loader(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> d
 
 
 def draw(path: Path) -> None:
-    """Throughput against the number of jobs."""
+    """Draw throughput over the number of jobs."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -275,8 +276,8 @@ def draw(path: Path) -> None:
     plain = next(row for row in rows if row["what"].startswith("plain"))["images_per_second"] / 1000
     axes.axhline(plain, color="#777777", linewidth=1, linestyle="--", label="plain eager fp32 loop, one ResNet-44")
     axes.set(
-        xlabel="runs at a time on one GPU",
-        ylabel="thousand images a second, all runs",
+        xlabel="simultaneous runs on one GPU",
+        ylabel="thousand images per second, all runs",
         title=f"Training throughput, batch {BATCH}, {content['provenance']['device']}",
         ylim=(0, None),
         xticks=sorted({row["jobs"] for row in rows}),

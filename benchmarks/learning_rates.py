@@ -1,9 +1,9 @@
-"""How much does the learning rate decide? Criteria at four or five rates on noisy digits, long and short, three seeds.
+"""Compare criteria at four or five learning rates on noisy digits, in long and short runs, with three seeds.
 
     python benchmarks/learning_rates.py --out benchmarks/results/learning-rates.csv --runs RUNS
 
-Digits with 40 % symmetric noise, mlp-128, 1,500 or 300 iterations of 128, everything else as a `Run` has it by default;
-final test accuracy in per cent, and how many of the ten classes were given up (mean over seeds). 159 runs, a few
+Digits with 40 % symmetric noise, mlp-128, 1,500 or 300 iterations of 128, else the defaults of `Run`. The table has the
+final test accuracy in per cent and the number of the ten classes that collapsed (mean over seeds). 159 runs take a few
 minutes on one core; finished runs in RUNS are not repeated.
 """
 
@@ -35,7 +35,7 @@ SEEDS = (0, 1, 2)
 def outcome(
     weighting: str, normalise: Normalise, iterations: int, rate: float, seed: int, runs: Path
 ) -> tuple[float, int]:
-    """Per cent of the test part at the end of training, and the number of classes given up."""
+    """Return the final test accuracy in per cent and the number of collapsed classes."""
     run = Run(
         data="digits",
         net="mlp-128",
@@ -54,22 +54,22 @@ def outcome(
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Train, print and write the CSV."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the CSV file to write")
-    parser.add_argument("--runs", type=Path, required=True, help="where the run folders go")
+    parser.add_argument("--runs", type=Path, required=True, help="directory for run folders")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     where = environment()
     rows = []
     cells = [(n, *criterion, rate) for n, criteria, rates in PARTS for criterion in criteria for rate in rates]
     for iterations, weighting, normalise, rate in cells:
-        found = [outcome(weighting, normalise, iterations, rate, seed, arguments.runs) for seed in SEEDS]
-        accuracies, lost = zip(*found, strict=True)
+        outcomes = [outcome(weighting, normalise, iterations, rate, seed, arguments.runs) for seed in SEEDS]
+        accuracies, collapsed = zip(*outcomes, strict=True)
         mean, spread = round(statistics.fmean(accuracies), 1), round(statistics.stdev(accuracies), 1)
-        collapsed_classes = round(statistics.fmean(lost), 1)
-        told = f"{iterations:4} {weighting:10} {normalise:5} lr {rate:<5}"
-        print(f"{told} {mean} ± {spread}, {collapsed_classes} collapsed", flush=True)
+        collapsed_classes = round(statistics.fmean(collapsed), 1)
+        cell = f"{iterations:4} {weighting:10} {normalise:5} lr {rate:<5}"
+        print(f"{cell} {mean} ± {spread}, {collapsed_classes} collapsed", flush=True)
         rows.append(
             {"iterations": iterations, "weighting": weighting, "normalise": normalise, "lr": rate}
             | {"mean": mean, "stdev": spread, "collapsed_classes": collapsed_classes, "seeds": len(SEEDS)}

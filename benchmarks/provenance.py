@@ -1,4 +1,4 @@
-"""Where a benchmark's numbers come from."""
+"""The provenance of a benchmark's results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import reweigh
 
 
 def provenance(commit: str | None = None) -> dict[str, object]:
-    """Commit, versions and device; no date, so that the same numbers make the same file."""
+    """Return commit, versions and device, without a date, so that equal results give equal files."""
     return {
         "reweigh": reweigh.__version__,
         "commit": commit or head(),
@@ -30,7 +30,7 @@ def provenance(commit: str | None = None) -> dict[str, object]:
 
 
 def head() -> str:
-    """The commit checked out, with a word where files other than results differ from it."""
+    """Return the commit, with "-dirty" if sources or benchmarks differ from it."""
 
     def git(*arguments: str) -> str | None:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]

@@ -1,4 +1,4 @@
-"""The two problems of `rivals.py`, with 40 % symmetric noise (the true class excluded), an MLP 256-256 and Adam."""
+"""The two data sets of `rivals.py`, with 40 % symmetric noise (the true class excluded), an MLP 256-256 and Adam."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEARNING_RATES = (1e-3, 3e-3, 1e-2)
 
 
 def base(data: str, lr: float, seed: int, root: Path) -> dict[str, Any]:
-    """The fields of `Run` that all rivals share."""
+    """Return the fields of `Run` that all methods share."""
     iterations = EPOCHS * (EXAMPLES[data] // BATCH)
     return {
         "data": toy(root, seed) if data == "toy" else data,
@@ -37,7 +37,7 @@ def base(data: str, lr: float, seed: int, root: Path) -> dict[str, Any]:
 
 
 def toy(root: Path, seed: int) -> str:
-    """10 unit-variance Gaussian classes in 20-D, means N(0, 1), and 4,000 clean test points, anew for each seed."""
+    """Create the toy data of a seed, 10 unit Gaussians in 20-D with means from N(0, 1), and return the path."""
     path = root / f"toy-{seed}.npz"
     if not path.exists():
         rng = numpy_generator(seed, "toy")
@@ -48,7 +48,7 @@ def toy(root: Path, seed: int) -> str:
             inputs = (means[labels] + rng.normal(size=(size, 20))).astype(np.float32)
             arrays |= {f"x_{part}": inputs, f"y_{part}": labels}
         root.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f"{path.stem}.{id(arrays)}.npz")  # several processes may want it at once
-        np.savez(beside, **arrays)
-        beside.replace(path)
+        temporary = path.with_name(f"{path.stem}.{id(arrays)}.npz")  # several processes may write it at the same time
+        np.savez(temporary, **arrays)
+        temporary.replace(path)
     return path.as_posix()

@@ -1,6 +1,6 @@
-"""The rivals of `rivals.py`: every weighting, loss, method and procedure, with the settings it is run with.
+"""The entries of `rivals.py`: every weighting, loss, method and procedure, with its settings.
 
-Settings are the published ones, but for times in epochs, which are scaled from the publication's training to `EPOCHS`.
+Settings are the published ones, except that times in epochs are scaled from the published training to `EPOCHS`.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from reweigh.lab.spec import Run
 
 EPOCHS = 20
 RATE = 0.4
-PLAIN = "cross entropy"  # CCE again, by torch's own operations: the unit of cost
+PLAIN = "cross entropy"  # CCE in torch's operations: the unit of cost
 _ANY = str([[1] * 10] * 10)
 _TRUSTED = (("validation", 0.1),)
 _NOISY = (("validation", 0.1), ("validation_labels", "noisy"))
-_OFTEN = (("evaluate_every", 40),)  # so that there is an early model to choose
+_OFTEN = (("evaluate_every", 40),)  # these procedures choose an early checkpoint
 
 
 @dataclass(frozen=True)
-class Rival:
+class Entry:
     """One row of the table.
 
     Attributes:
-        name: in the table.
+        name: name in the table.
         family: weighting, loss, method or procedure.
-        taught: the expression, for the field of `Run` that the family has; of a procedure, that of its run.
-        needs: what it must be given beside data and labels.
+        objective: expression of the weighting, loss or method; for a procedure, the weighting of its runs.
+        needs: what it requires in addition to data and labels.
         procedure: (run, root) -> its folder.
-        role: which of the procedure's results counts.
-        fields: of `Run`, where they must differ.
+        settings: keyword arguments of the procedure.
+        role: the result of the procedure that is reported.
+        fields: fields of `Run` that differ from those of the other entries.
     """
 
     name: str
     family: str
-    taught: str
+    objective: str
     needs: str = ""
     procedure: Callable[..., Path] | None = None
     settings: tuple[tuple[str, Any], ...] = ()
@@ -55,51 +56,51 @@ class Rival:
     fields: tuple[tuple[str, Any], ...] = ()
 
     def run(self, base: dict[str, Any]) -> Run:
-        """Its run on the data, at the rate and with the seed that `base` says."""
+        """Return its run, with the data, learning rate and seed of `base`."""
         field = "weighting" if self.family == "procedure" else self.family
-        return Run(**(base | dict(self.fields) | {field: self.taught}))
+        return Run(**(base | dict(self.fields) | {field: self.objective}))
 
-    def carry_out(self, base: dict[str, Any], root: Path, run_one: RunOne) -> tuple[float, tuple[str, ...]]:
-        """Final test accuracy, and the names of the run folders it took."""
+    def execute(self, base: dict[str, Any], root: Path, run_one: RunOne) -> tuple[float, tuple[str, ...]]:
+        """Execute it, and return the final test accuracy and the names of its run folders."""
         run = self.run(base)
         if self.procedure is None:
             folder = run_one(run, root)
             return float(read_result(folder)["final"]["test_accuracy"]), (folder.name,)  # type: ignore[index]  # done
-        account = read_journal(self.procedure(run, root, run_one=run_one, **dict(self.settings)))
-        result = account.result or {}
+        journal = read_journal(self.procedure(run, root, run_one=run_one, **dict(self.settings)))
+        result = journal.result or {}
         final = (result if self.role is None else result[self.role])["final"]
-        return float(final), tuple(name for _, name in account.runs)
+        return float(final), tuple(name for _, name in journal.runs)
 
 
-def _weightings() -> list[Rival]:
+def _weightings() -> list[Entry]:
     names = "CCE MAE MSE GCE(0.7) SL(0.1,9.21) Focal(2) Focal(2,detach=True) PHuber(2) AGCE(0.6,0.6)"
     names += " AUL(5.5,3) AEL(2.5) IMAE(8) DM(0.5,8) Normal(0.3,8) Exponential(-1) Beta(2,2) Uniform"
     return [
-        *(Rival(name.replace(",", ", "), "weighting", name) for name in names.split()),
-        Rival("ForwardSymmetric", "weighting", f"ForwardSymmetric({RATE}, 10)", "noise rate"),
-        Rival("TruncatedGCE, k from a third on", "weighting", "TruncatedGCE(0.7, step(0, 0.5, at=[0.33]))"),
-        Rival("GCE, q rising", "weighting", "GCE(linear(0.2, 1.5, until=0.5))"),
+        *(Entry(name.replace(",", ", "), "weighting", name) for name in names.split()),
+        Entry("ForwardSymmetric", "weighting", f"ForwardSymmetric({RATE}, 10)", "noise rate"),
+        Entry("TruncatedGCE, k from a third on", "weighting", "TruncatedGCE(0.7, step(0, 0.5, at=[0.33]))"),
+        Entry("GCE, q rising", "weighting", "GCE(linear(0.2, 1.5, until=0.5))"),
     ]
 
 
-def _losses() -> list[Rival]:
+def _losses() -> list[Entry]:
     plain = (
         "LabelSmoothing(0.1) BootstrapSoft(0.95) BootstrapHard(0.8) NCE_RCE NCE_AGCE ANL_CE LogitClip(1) FullMAE Brier"
     )
     counts = "LogitAdjustment BalancedSoftmax"
     return [
-        Rival(PLAIN, "loss", "LabelSmoothing(0)"),
-        *(Rival(name, "loss", name) for name in plain.split()),
-        *(Rival(name, "loss", name, "class counts") for name in counts.split()),
-        Rival("Forward, true T", "loss", f"Forward(symmetric({RATE}))", "T"),
-        Rival("Backward, true T", "loss", f"Backward(symmetric({RATE}))", "T"),
+        Entry(PLAIN, "loss", "LabelSmoothing(0)"),
+        *(Entry(name, "loss", name) for name in plain.split()),
+        *(Entry(name, "loss", name, "class counts") for name in counts.split()),
+        Entry("Forward, true T", "loss", f"Forward(symmetric({RATE}))", "T"),
+        Entry("Backward, true T", "loss", f"Backward(symmetric({RATE}))", "T"),
     ]
 
 
-def _methods() -> list[Rival]:
-    def method(taught: str, needs: str = "", name: str | None = None) -> Rival:
+def _methods() -> list[Entry]:
+    def method(objective: str, needs: str = "", name: str | None = None) -> Entry:
         trusted = _TRUSTED if needs == "trusted labels" else ()
-        return Rival(name or taught.partition("(")[0], "method", taught, needs, fields=trusted)
+        return Entry(name or objective.partition("(")[0], "method", objective, needs, fields=trusted)
 
     rate = f"noise rate, here {RATE}"
     return [
@@ -131,9 +132,9 @@ def _methods() -> list[Rival]:
     ]
 
 
-def _procedures() -> list[Rival]:
-    def several(name: str, function: Callable[..., Path], role: str | None, needs: str = "", **settings: Any) -> Rival:
-        return Rival(name, "procedure", "CCE", needs, function, tuple(settings.items()), role)
+def _procedures() -> list[Entry]:
+    def several(name: str, function: Callable[..., Path], role: str | None, needs: str = "", **settings: Any) -> Entry:
+        return Entry(name, "procedure", "CCE", needs, function, tuple(settings.items()), role)
 
     correction = several("Label correction, CCE", label_correction, "retrained")
     anchor = replace(several("Forward, anchor T", anchor_forward, "corrected"), fields=_OFTEN)
@@ -146,9 +147,9 @@ def _procedures() -> list[Rival]:
         several("Curriculum", curriculum, "paced"),
         several("Curriculum to 60 %", curriculum, "paced", "noise rate", end=0.6),
         correction,
-        replace(correction, name="Label correction, GCE(0.7)", taught="GCE(0.7)"),
-        replace(correction, name="Label correction, DM(0.5, 8)", taught="DM(0.5, 8)"),
+        replace(correction, name="Label correction, GCE(0.7)", objective="GCE(0.7)"),
+        replace(correction, name="Label correction, DM(0.5, 8)", objective="DM(0.5, 8)"),
     ]
 
 
-RIVALS = (*_weightings(), *_losses(), *_methods(), *_procedures())
+ENTRIES = (*_weightings(), *_losses(), *_methods(), *_procedures())

@@ -1,10 +1,11 @@
-"""Does a search of 20 trials find what the paper's whole 4 x 4 grid would? Digits, 40 % symmetric noise, five seeds.
+"""Compare a search of 20 trials with the paper's 4 x 4 grid: digits, 40 % symmetric noise, five seeds.
 
     python benchmarks/search.py --out benchmarks/results          (a few hundred short runs, one process)
 
-The grid is an oracle: each of its 16 settings is trained on all training data and the best picked by *test* accuracy.
-The search sees no test example: it tries 20 settings on 80 % of the training part, judges them by the other 20 %, once
-with clean and once with noisy labels, and trains the best one on everything. Target: within one point of the oracle.
+The grid is an oracle: each of its 16 settings is trained on all training data, and the best is selected by *test*
+accuracy. The search uses no test example: it trains 20 settings on 80 % of the training set, scores them on the other
+20 %, once with clean and once with noisy labels, and trains the best setting on all training data. Target: within one
+point of the oracle.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ WHERE = {"device": "cpu"}
 
 
 class Line(NamedTuple):
-    """One final run: how its setting was chosen, and what it gave."""
+    """A final run: how its setting was selected, and its accuracies."""
 
     how: str
     seed: int
@@ -59,10 +60,10 @@ class Line(NamedTuple):
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Train, print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the folder to write search.csv, .json and .png to")
-    parser.add_argument("--runs", type=Path, help="keep the runs here, and go on with those that are there")
+    parser.add_argument("--runs", type=Path, help="directory to keep runs in; those that it has are reused")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     silence_optuna()
@@ -92,13 +93,13 @@ def main() -> None:
 
 
 def grid(seed: int, root: Path) -> list[Line]:
-    """Every setting of the paper's ablation, trained on all training data."""
+    """Train every setting of the paper's ablation on all training data."""
     space = parse_space(GRID)
     return [line("grid", seed, space.settle(point)["weighting"], None, root) for point in space.points()]
 
 
 def searched(seed: int, root: Path) -> list[Line]:
-    """What a search finds, with a clean and with a noisy validation set."""
+    """Search with a clean and with a noisy validation set, and train the best settings."""
     lines = []
     for labels in ("clean", "noisy"):
         fields = {**FIELDS, "seed": seed, "validation_labels": labels}
@@ -111,18 +112,18 @@ def searched(seed: int, root: Path) -> list[Line]:
 
 
 def line(how: str, seed: int, weighting: str, validation: float | None, root: Path) -> Line:
-    """The final run of a setting."""
+    """Train a setting on all training data."""
     run = Run.from_mapping({**FIELDS, "seed": seed, "weighting": weighting, **WHERE})
     result = read_result(execute(run, root)) or {}
     values: dict[str, Any] = dict(parse(weighting).kwargs)
     scores = (result[which]["test_accuracy"] for which in ("final", "best"))
-    found = Line(how, seed, values["lam"], values["beta"], validation, *scores)
-    print(*found, flush=True)
-    return found
+    final = Line(how, seed, values["lam"], values["beta"], validation, *scores)
+    print(*final, flush=True)
+    return final
 
 
 def summary(lines: list[Line]) -> dict[str, Any]:
-    """Means over seeds, and how far the search stays behind the oracle, in points of test accuracy."""
+    """Return means over seeds, and the gap of the search to the oracle in points of test accuracy."""
     by_setting: dict[tuple[float, float], list[float]] = defaultdict(list)
     for each in lines:
         if each.how == "grid":
@@ -145,12 +146,12 @@ def summary(lines: list[Line]) -> dict[str, Any]:
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """Mean and standard deviation."""
+    """Return mean and standard deviation."""
     return {"mean": round(statistics.fmean(values), 2), "deviation": round(statistics.stdev(values), 2)}
 
 
 def draw(lines: list[Line], path: Path) -> None:
-    """lam against beta: the grid's mean accuracy as colour, the settings found as crosses."""
+    """Draw lam and beta: the mean accuracy of the grid as colour, the settings of the searches as crosses."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.5), dpi=120, layout="constrained")

@@ -1,8 +1,8 @@
 """The registry of objectives: the weightings, losses and methods that an expression can name.
 
 An expression such as `ELR(beta=0.9)` names a class of one of the three lists below. Its parameters and their defaults
-are read from the signature of the class. To add a weighting, a loss or a method, write the class and add it to its
-list.
+are read from the signature of the class. To add a loss or a method, write the class and add it to its list; a weighting
+needs only to be exported by `reweigh.weightings`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from reweigh import weightings
 from reweigh.checks import flag, nearest
 from reweigh.lab.methods import Context, Method
 from reweigh.lab.methods.active_bias import ActiveBias
@@ -57,38 +58,15 @@ from reweigh.losses import (
 )
 from reweigh.noise import map_matrix, symmetric_matrix
 from reweigh.noise.files import read_array
-from reweigh.weightings import (
-    AEL,
-    AGCE,
-    AUL,
-    CCE,
-    DM,
-    GCE,
-    IMAE,
-    MAE,
-    MSE,
-    SL,
-    Beta,
-    Curve,
-    Exponential,
-    Focal,
-    ForwardSymmetric,
-    Normal,
-    PHuber,
-    Product,
-    Scaled,
-    Sum,
-    Tapered,
-    TruncatedGCE,
-    Uniform,
-    Weighting,
-)
+from reweigh.weightings import FromCallable, FromLoss, PerClass, Product, Scaled, Sum, Weighting
+
+_WITHOUT_NAME = (Weighting, Sum, Product, Scaled, PerClass, FromCallable, FromLoss)
+"""Not written by name: combinations are written with + and *, the others hold functions or tensors."""
 
 WEIGHTINGS: list[type[Weighting]] = [
-    *(DM, Normal, Exponential, Beta, Uniform, IMAE),
-    *(CCE, MAE, MSE, GCE, TruncatedGCE, SL, Focal),
-    *(PHuber, AGCE, AUL, AEL, ForwardSymmetric),
-    *(Curve, Tapered),
+    cls
+    for cls in (getattr(weightings, name) for name in sorted(weightings.__all__, key=str.casefold))
+    if isinstance(cls, type) and issubclass(cls, Weighting) and cls not in _WITHOUT_NAME
 ]
 LOSSES: list[type[Loss]] = [
     *(LabelSmoothing, BootstrapSoft, BootstrapHard, Forward, Backward, LogitAdjustment, BalancedSoftmax),
@@ -129,6 +107,7 @@ def class_of(kind: str, name: str) -> Callable[..., Any]:
 def parameters_of(function: Callable[..., Any]) -> Mapping[str, Value | EllipsisType]:
     """Return the parameters that an expression may set, with their defaults; `...` marks a required one.
 
+    >>> from reweigh import DM, SL
     >>> parameters_of(SL), parameters_of(DM)
     ({'alpha': 0.1, 'b': 9.21}, {'lam': Ellipsis, 'beta': Ellipsis})
     """

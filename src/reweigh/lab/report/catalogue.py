@@ -1,7 +1,7 @@
 """The weightings of the explorer page, with a slider for each of their numbers.
 
 Names, parameters and defaults are read from the classes. This file adds what only the page needs: the ranges of the
-sliders. A weighting is in the explorer once `assets/weightings.js` has its formula.
+sliders. The explorer shows the weightings whose formula is in `assets/weightings.js`, and leaves out all others.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from importlib.resources import files
 from typing import Any, NamedTuple, get_args, get_type_hints
 
+from reweigh.functional import PUBLISHED_TAPER
 from reweigh.lab.objectives import WEIGHTINGS, parameters_of, weighting_from
 from reweigh.lab.spec import parse
 from reweigh.weightings import Curve, Weighting
@@ -50,20 +51,35 @@ SLIDERS = {
 """Parameter, or weighting.parameter -> slider."""
 
 _OTHER = Slider(0, 8, 0.1, 1)
+_CLASSES = "num_classes"
 _CURVE = {0.0: 0.5, 0.25: 2.0, 0.5: 1.5, 0.75: 1.0, 1.0: 0.0}
-CURVE_AT = tuple(_CURVE)
-"""Where the points of a `Curve` are; its sliders are their heights."""
+"""Points of a `Curve`: its sliders are their heights."""
+
+
+def explorer(text: str) -> dict[str, Any]:
+    """Return the data of the explorer, with the weighting of an expression such as "DM(0.5, 12)" as the first."""
+    return {
+        "catalogue": catalogue(),
+        "start": start(text),
+        "compare": start("MAE"),
+        "references": [start("CCE"), start("GCE")],
+    }
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """Return every weighting of the explorer: name, kind, first docstring line and sliders."""
+    """Return every weighting of the explorer: name, taper by default, first docstring line, sliders.
+
+    `classes` is the name of the parameter that is the number of classes, and `points` are the p of a curve.
+    """
     return [
         {
             "name": cls.__name__,
             # the kind of a density is a property, which the class itself does not resolve
-            "kind": "loss" if vars(cls).get("kind") == "loss" else "density",
+            "taper": 0 if vars(cls).get("kind") == "loss" else PUBLISHED_TAPER,
             "about": (inspect.getdoc(cls) or "").partition("\n")[0],
             "knobs": sliders_of(cls),
+            "classes": _CLASSES if _CLASSES in parameters_of(cls) else None,
+            "points": list(_CURVE) if cls is Curve else None,
         }
         for cls in _drawn()
     ]
@@ -72,7 +88,8 @@ def catalogue() -> list[dict[str, Any]]:
 def sliders_of(cls: type[Weighting]) -> list[dict[str, Any]]:
     """Return a slider for every number of a weighting.
 
-    >>> [slider["name"] for slider in sliders_of(WEIGHTINGS[0])]
+    >>> from reweigh import DM
+    >>> [slider["name"] for slider in sliders_of(DM)]
     ['lam', 'beta']
     """
     if cls is Curve:
@@ -81,7 +98,7 @@ def sliders_of(cls: type[Weighting]) -> list[dict[str, Any]]:
     sliders = []
     for name, default in parameters_of(cls).items():
         if float not in (hints[name], *get_args(hints[name])):
-            continue  # `num_classes` follows the page's own slider for C; a flag or another weighting has none
+            continue  # the number of classes has a slider for all weightings; a flag or another weighting has none
         slider = SLIDERS.get(f"{cls.__name__}.{name}", SLIDERS.get(name, _OTHER))
         sliders.append(_named(name, slider._replace(start=default) if isinstance(default, int | float) else slider))
     return sliders
@@ -100,13 +117,13 @@ def start(text: str) -> dict[str, Any]:
         raise ValueError(f"{text}: the explorer starts from one of {', '.join(drawn)}")
     cls = drawn[expression.name]
     sliders = {slider["name"]: slider["start"] for slider in sliders_of(cls)}
-    names = [name for name in parameters_of(cls) if name in sliders or name == "num_classes"]
+    names = [name for name in parameters_of(cls) if name in sliders or name == _CLASSES]
     values = {name: value for name, value in expression.bind(names).kwargs if isinstance(value, int | float)}
     state: dict[str, Any] = {
         "name": expression.name,
         "values": {name: values.get(name, start) for name, start in sliders.items()},
     }
-    return state | ({"classes": values["num_classes"]} if "num_classes" in values else {})
+    return state | ({"classes": values[_CLASSES]} if _CLASSES in values else {})
 
 
 def _drawn() -> list[type[Weighting]]:

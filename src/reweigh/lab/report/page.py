@@ -12,7 +12,7 @@ from typing import Any
 
 from reweigh import __version__
 from reweigh.lab.figures.figure import Lines, short, to_mapping
-from reweigh.lab.report.catalogue import CURVE_AT, catalogue, start
+from reweigh.lab.report.catalogue import explorer
 from reweigh.lab.report.collect import Collected, Group, RunSummary, group, objective_name, spread
 from reweigh.lab.report.figures import densities, dynamics, group_figures
 
@@ -35,7 +35,7 @@ def report_page(collected: Collected, title: str = "Runs", explore: str = "DM(0.
     for lines, depth, classes in _DETAIL:
         figures = [*dynamics(groups, lines), *([] if emphasis is None else [emphasis])]
         content = _content(collected, groups, figures, depth, classes)
-        page = assemble(title, {"report": content, "explore": _explorer(explore)})
+        page = assemble(title, {"report": content, "explore": explorer(explore)})
         if len(page.encode()) < MAX_BYTES:
             break
     return page
@@ -43,7 +43,7 @@ def report_page(collected: Collected, title: str = "Runs", explore: str = "DM(0.
 
 def explorer_page(explore: str = "DM(0.5, 8)") -> str:
     """Return the page of the explorer alone, with its first weighting."""
-    return assemble("Weighting explorer", {"report": None, "explore": _explorer(explore)})
+    return assemble("Weighting explorer", {"report": None, "explore": explorer(explore)})
 
 
 def assemble(
@@ -80,10 +80,6 @@ def _encodable(text: str) -> str:
 
 def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _explorer(explore: str) -> dict[str, Any]:
-    return {"catalogue": catalogue(), "curveAt": CURVE_AT, "start": start(explore)}
 
 
 def _content(

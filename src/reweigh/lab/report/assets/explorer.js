@@ -2,14 +2,14 @@
 const GRID = Array.from({ length: 201 }, (_, i) => i / 200);
 const INNER = GRID.slice(1, -1);
 const TENTHS = Array.from({ length: 10 }, (_, i) => [i / 10, (i + 1) / 10]);
-const PUBLISHED_TAPER = 5e-7;
 
-function buildExplorer({ catalogue, curveAt, start }, root, level) {
+// all data come from catalogue.py
+function buildExplorer({ catalogue, start, compare, references }, root, level) {
   const changed = () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(update); };
   let [waiting, probabilities] = [0, []];
-  const first = chooser("Weighting", catalogue, curveAt, start, changed);
-  const second = chooser("Compare with", catalogue, curveAt, { name: "MAE", values: {} }, changed);
-  const taper = knobView({ name: "taper", start: PUBLISHED_TAPER, least: 0, stops: TAPERS }, changed);
+  const first = chooser("Weighting", catalogue, start, changed);
+  const second = chooser("Compare with", catalogue, compare, changed);
+  const taper = knobView({ name: "taper", start: 0, least: 0, stops: TAPERS }, changed);
   const classes = knobView({ name: "classes", low: 2, high: 100, step: 1, start: start.classes || 10, least: 2, integer: true }, changed);
   const refusal = el("output", { class: "problem", id: newId("refusal") });
   const samples = el("input", { id: newId("samples"), type: "text", value: "0.98, 0.9, 0.7, 0.5, 0.3, 0.1, 0.02", "aria-describedby": refusal.id, oninput: changed });
@@ -34,16 +34,15 @@ function buildExplorer({ catalogue, curveAt, start }, root, level) {
     const [a, b] = [first.state(count), second.state(count)];
     problem.textContent = a.problem || b.problem || "";
     if (a.problem || b.problem) return;
-    const own = a.kind === "loss" ? 0 : PUBLISHED_TAPER;
-    taper.startFrom(own);
-    const tapered = taper.value === own ? "" : `, taper=${taper.value}`;
+    taper.startFrom(a.ownTaper);
+    const byDefault = taper.value === a.ownTaper;
+    const tapered = byDefault ? "" : `, taper=${taper.value}`;
     python.set(`criterion = reweigh.Criterion(reweigh.${a.text}${tapered})`);
-    command.set(`reweigh train --data digits --net mlp-128 --weighting "${a.text}"${taper.value === own ? "" : ` --taper ${taper.value}`}`);
+    command.set(`reweigh train --data digits --net mlp-128 --weighting "${a.text}"${byDefault ? "" : ` --taper ${taper.value}`}`);
     const compared = [
       { ...a, colour: 0, taper: taper.value },
-      { ...b, colour: 1, taper: b.kind === "loss" ? 0 : PUBLISHED_TAPER },
-      { ...defaultOf(catalogue, "CCE"), colour: 2, taper: 0 },
-      { ...defaultOf(catalogue, "GCE"), colour: 3, taper: 0 },
+      { ...b, colour: 1, taper: b.ownTaper },
+      ...references.map(({ name, values }, i) => ({ name, values, text: asPython(name, values), colour: 2 + i, taper: entryOf(catalogue, name).taper })),
     ].map((each, i) => measure({ ...each, variant: Math.min(i, 2) }));
     numbers.replaceChildren(factsTable(compared));
     const at = weight(compared[0].tapered, 1 / count, 1 - 1 / count);
@@ -189,24 +188,20 @@ function knobView({ name, low, high, step, start, least, most, stops, integer },
   return { element, get value() { return value; }, name, startFrom };
 }
 
-// a weighting as a Python expression
-const asPython = (name, values) => `${name}(${Object.entries(values).map(([key, value]) => `${key}=${value}`).join(", ")})`;
+// a weighting as a Python expression, lists as tuples
+const tuple = (value) => (Array.isArray(value) ? `(${value.map(tuple).join(", ")})` : String(value));
+const asPython = (name, values) => `${name}(${Object.entries(values).map(([key, value]) => `${key}=${tuple(value)}`).join(", ")})`;
 
-// a weighting with the values that its sliders start at
-function defaultOf(catalogue, name) {
-  const { kind, knobs } = catalogue.find((each) => each.name === name);
-  const values = Object.fromEntries(knobs.map((knob) => [knob.name, knob.start]));
-  return { name, values, kind, text: asPython(name, values) };
-}
+const entryOf = (catalogue, name) => catalogue.find((each) => each.name === name);
 
 // a list of weightings, with sliders for the parameters of the chosen one
-function chooser(legend, catalogue, curveAt, initial, changed) {
+function chooser(legend, catalogue, initial, changed) {
   const id = newId("weighting");
   const select = el("select", { id, onchange: () => { knobs = make(); changed(); } },
     catalogue.map((entry) => el("option", { value: entry.name, selected: entry.name === initial.name }, entry.name)));
   const about = el("p", { class: "about" });
   const place = el("div");
-  const entry = () => catalogue.find((each) => each.name === select.value);
+  const entry = () => entryOf(catalogue, select.value);
 
   function make() {
     const values = select.value === initial.name ? initial.values : {};
@@ -220,21 +215,15 @@ function chooser(legend, catalogue, curveAt, initial, changed) {
   const element = el("fieldset", null, el("legend", null, legend), el("label", { htmlFor: id, class: "above" }, "Weighting"), select, about, place);
 
   // the parameters for the formulas, and the weighting in Python
-  function state(classes) {
-    const turned = Object.fromEntries(knobs.map((knob) => [knob.name, knob.value]));
-    const { kind, classes: takesClasses } = entry();
-    if (select.value === "Curve") {
-      const points = curveAt.map((at, i) => [at, knobs[i].value]);
-      const flat = points.every(([, w]) => w === 0);
-      const text = `Curve(points=(${points.map(([p, w]) => `(${p}, ${w})`).join(", ")}))`;
-      return { name: "Curve", values: { points }, text, kind, problem: flat ? "the curve must be above 0 somewhere" : null };
-    }
-    const values = takesClasses ? { ...turned, num_classes: classes } : turned;
-    const text = asPython(select.value, values);
-    const limit = (classes - 1) / classes;
-    const problem = select.value === "ForwardSymmetric" && turned.rate >= limit ? `rate must be below (C − 1)/C = ${number(limit)}` : null;
-    const nothing = select.value === "SL" && turned.alpha === 0 && turned.b === 0 ? "alpha and b must not both be 0" : null;
-    return { name: select.value, values, text, kind, problem: problem || nothing };
+  function state(count) {
+    const { name, taper, classes, points } = entry();
+    const values = points
+      ? { points: points.map((p, i) => [p, knobs[i].value]) }
+      : { ...Object.fromEntries(knobs.map((knob) => [knob.name, knob.value])), ...(classes && { [classes]: count }) };
+    const plain = weightingOf({ name, values });
+    const positive = INNER.some((p) => weight(plain, p, 1 - p) > 0);
+    const problem = positive ? null : `${name}: these parameters are not allowed, because w must be above 0 for some p.`;
+    return { name, values, text: asPython(name, values), ownTaper: taper, problem };
   }
   return { element, state };
 }

@@ -1,5 +1,5 @@
-// log w of (log p, log q): the formulas of the Python classes of the same names. Names, parameters and defaults come
-// from Python (catalogue.py), which includes a weighting in the explorer once it has a line here.
+// log w of (log p, log q): the formulas of the Python classes of the same names. Parameters and defaults come from
+// Python (catalogue.py); a weighting without a line here is not in the explorer.
 const FORMULAS = {
   DM: ({ lam, beta }) => (lp, lq) => beta * Math.exp(power(lam, lp) + lq),
   Normal: ({ psi, beta }) => (lp, lq) => beta * Math.exp(lp) * (2 * psi - 1 + Math.exp(lq)),
@@ -23,8 +23,8 @@ const FORMULAS = {
   AGCE: ({ a, q }) => (lp, lq) => LOG2 + lq + (floored(lp) + power(q - 1, logAdd(Math.log(a), lp))),
   AUL: ({ a, q }) => (lp, lq) => LOG2 + lp + (floored(lq) + power(q - 1, logAdd(Math.log(a - 1), lq))),
   AEL: ({ a }) => (lp, lq) => LOG2 + lp + lq - Math.log(a) - Math.exp(lp) / a,
-  ForwardSymmetric: ({ rate, num_classes: classes }) => (lp, lq) => {
-    const t = rate / (classes - 1);
+  ForwardSymmetric: ({ rate, num_classes }) => (lp, lq) => {
+    const t = rate / (num_classes - 1);
     const scaled = lp + Math.log(1 - rate - t);
     return t === 0 ? LOG2 + lq : LOG2 + lq + scaled - logAdd(Math.log(t), scaled);
   },
