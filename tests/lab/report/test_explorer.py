@@ -130,8 +130,8 @@ def test_a_batch_at_the_ends_is_shared_as_the_library_shares_it(
     page.get_by_label("p of the examples").fill(text)
     settled(page)
     batch = page.evaluate("() => window.reweigh.explorer.state().specs.batch")
-    # as close to 0 and 1 as float64 reaches: beyond 745 the gradient of an example underflows to 0
-    margins = [{0.0: -700.0, 0.5: 0.0, 1.0: 700.0}[float(p)] for p in text.split(", ")]
+    # closer to 0 and 1 than float64 reaches
+    margins = [{0.0: -800.0, 0.5: 0.0, 1.0: 800.0}[float(p)] for p in text.split(", ")]
     logits = torch.tensor([[margin, 0.0] for margin in margins], dtype=torch.float64)
     weightings = (reweigh.DM(0.5, 8), reweigh.MAE(), reweigh.CCE(), reweigh.GCE(0.7))
     for weighting, (name, shares) in zip(weightings, batch["sets"], strict=True):
