@@ -1,4 +1,4 @@
-"""What `inspect` says of a batch is what the criterion does with it."""
+"""`batch_stats` agrees with the gradient of the criterion."""
 
 from __future__ import annotations
 
@@ -86,3 +86,11 @@ def test_nothing_there_and_nothing_that_counts() -> None:
         )
         assert not stats.share.any()
         assert stats.effective_size == 0
+
+
+@pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8)], ids=repr)
+def test_examples_that_are_all_fitted_have_shares_although_their_norms_underflow(weighting: Weighting) -> None:
+    logits = torch.tensor([[800.0, 0.0], [800.0, 0.0], [801.0, 0.0]], dtype=torch.float64)
+    stats = batch_stats(logits, torch.zeros(3, dtype=torch.long), weighting)
+    parts = torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64).softmax(0)
+    torch.testing.assert_close(stats.share, parts)
