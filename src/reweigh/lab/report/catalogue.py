@@ -56,7 +56,7 @@ CURVE_AT = tuple(_CURVE)
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """Return every weighting of the explorer: name, kind, first docstring line and sliders."""
+    """Return every weighting of the explorer: name, kind, first docstring line, sliders, and if it takes C."""
     return [
         {
             "name": cls.__name__,
@@ -64,6 +64,7 @@ def catalogue() -> list[dict[str, Any]]:
             "kind": "loss" if vars(cls).get("kind") == "loss" else "density",
             "about": (inspect.getdoc(cls) or "").partition("\n")[0],
             "knobs": sliders_of(cls),
+            "classes": "num_classes" in parameters_of(cls),
         }
         for cls in _drawn()
     ]
