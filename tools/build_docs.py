@@ -1,4 +1,4 @@
-"""Build the documentation site, docs and reference as static HTML: `python tools/build_docs.py site`."""
+"""Build the documentation site, docs and reference as static HTML: `PYTHONPATH=. python tools/build_docs.py site`."""
 
 from __future__ import annotations
 
