@@ -616,10 +616,10 @@ def batch_stats(
     m = _margin_of(logits, labels)
     log_p, log_q = log_probabilities(m)
     parts = (settings.weighting, settings.taper)
-    chosen, taper = select(parts, labels.classes, labels.num_classes, labels.positions)
+    chosen, chosen_taper = select(parts, labels.classes, labels.num_classes, labels.positions)
     log_w = chosen.log_weight(log_p, log_q)
     # relative to the largest: a batch of examples that are all fitted has shares although every norm underflows
-    log_norm = log_w + log_taper(log_q, taper)
+    log_norm = log_w + log_taper(log_q, chosen_taper)
     is_idle = _is_idle(m, labels)
     if settings.normalise == "class":
         log_z = _log_total(log_w.masked_fill(is_idle, -math.inf), is_idle, labels, settings)
