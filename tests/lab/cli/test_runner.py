@@ -173,8 +173,8 @@ def test_a_noisy_hold_out_has_a_mean_of_its_own(tmp_path: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--seeds", "0-x"], "'0-x' is none"),
-        (["--seeds", "3-1"], "'3-1' is none"),
+        (["--seeds", "0-x"], "'0-x' is not a seed"),
+        (["--seeds", "3-1"], "'3-1' is not a seed"),
         (["--seeds", "0,1", "--seed", "2"], "either --seed or --seeds"),
         (["--jobs", "2"], "--jobs 2 needs several runs"),
         (["--jobs", "0", "--seeds", "0,1"], "--jobs"),
