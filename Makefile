@@ -51,8 +51,8 @@ test-oldest: $(OLDEST)/.ready
 	OMP_NUM_THREADS=1 PYTEST_ADDOPTS="-W default" $(OLDEST)/bin/pytest -m "not slow" -n $(WORKERS) --dist worksteal
 
 docs: $(READY)
-	$(BIN)/python tools/doc_figures.py docs/figures
-	$(BIN)/python tools/build_docs.py site
+	PYTHONPATH=. $(BIN)/python tools/doc_figures.py docs/figures
+	PYTHONPATH=. $(BIN)/python tools/build_docs.py site
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Build the documentation site, docs and reference as static HTML: `python tools/build_docs.py site`."""
+"""Build the documentation site, docs and reference as static HTML: `PYTHONPATH=. python tools/build_docs.py site`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _page(name: str, text: str) -> str:
     reference = {f"reference-{key}.html": label for key, (label, _) in PAGES.items()}
     return TEMPLATE.format(
         title=title[1] if title else "reweigh",
-        style=STYLE + HtmlFormatter(style="default").get_style_defs("pre"),
+        style=f"{STYLE}{_code_style('default')}@media (prefers-color-scheme: dark) {{ {_code_style('github-dark')} }}",
         guides=_links(links, name),
         reference=_links(reference, name),
         body=body,
@@ -94,6 +94,11 @@ def _anchor(content: Any, used: set[str]) -> str:
     return anchor
 
 
+def _code_style(name: str) -> str:
+    """Return the colours of highlighted code, on the background of the page's own style."""
+    return str(HtmlFormatter(style=name, nobackground=True).get_style_defs("pre"))
+
+
 def _highlight(code: str, language: str, _attributes: str) -> str:
     if language not in _LEXERS:
         return html.escape(code)
@@ -109,22 +114,27 @@ TEMPLATE = """<!doctype html>
 <main>{body}</main></body></html>
 """
 STYLE = """
-:root { --ink: #1b1f24; --soft: #4d5661; --rule: #d6dae0; --accent: #0a5c9e; }
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #4d5661; --rule: #d6dae0; --accent: #0a5c9e; --page: #fff;
+  --code: #f1f3f6; --block: #f8f9fb; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8eaed; --soft: #a7afb9; --rule: #3a4149; --accent: #7cb8f5;
+  --page: #14171b; --code: #262b31; --block: #1d2126; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1260px; display: grid; grid-template-columns: 210px minmax(0, 1fr); gap: 32px;
-  padding: 24px; background: #fff; color: var(--ink); font: 16px/1.6 system-ui, "Segoe UI", Roboto, Arial, sans-serif; }
+  padding: 24px; background: var(--page); color: var(--ink);
+  font: 16px/1.6 system-ui, "Segoe UI", Roboto, Arial, sans-serif; }
 nav { font-size: 0.9rem; } nav p { margin: 0 0 4px; color: var(--soft); } nav ul { list-style: none; padding: 0; }
 nav a[aria-current] { font-weight: 700; color: var(--ink); } a { color: var(--accent); }
-main { min-width: 0; } main > :not(table, pre) { max-width: 46rem; }
+main { min-width: 0; overflow-wrap: break-word; } main > :not(table, pre) { max-width: 46rem; }
 h1 { line-height: 1.2; margin-top: 0; } h2 { margin-top: 2em; }
-h3, h4 { margin: 2em 0 0.3em; } img { max-width: 100%; height: auto; }
+h3, h4 { margin: 2em 0 0.3em; } img { max-width: 100%; height: auto; background: #fff; border-radius: 8px; }
 pre { overflow-x: auto; padding: 12px 14px; border: 1px solid var(--rule); border-radius: 8px; font-size: 0.85rem;
-  line-height: 1.45; background: #f8f9fb; } code { font-family: ui-monospace, Menlo, Consolas, monospace; }
-:not(pre) > code { background: #f1f3f6; padding: 1px 4px; border-radius: 4px; font-size: 0.9em; }
+  line-height: 1.45; background: var(--block); } code { font-family: ui-monospace, Menlo, Consolas, monospace; }
+:not(pre) > code { background: var(--code); padding: 1px 4px; border-radius: 4px; font-size: 0.9em; }
 table { border-collapse: collapse; display: block; overflow-x: auto; font-size: 0.92rem; }
 th, td { border: 1px solid var(--rule); padding: 5px 8px; text-align: left; vertical-align: top; }
-td[style*="right"], th code, td code { white-space: nowrap; }
-@media (max-width: 760px) { body { grid-template-columns: minmax(0, 1fr); padding: 14px; gap: 8px; } }
+thead:not(:has(th:not(:empty))) { display: none; } td[style*="right"], th code, td code { white-space: nowrap; }
+@media (max-width: 760px) { body { grid-template-columns: minmax(0, 1fr); padding: 14px; gap: 8px; }
+  nav ul { columns: 2; } td:not([style]) { min-width: 7rem; } }
 """
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw the figures of README and docs: `python tools/doc_figures.py docs/figures`."""
+"""Draw the figures of README and docs: `PYTHONPATH=. python tools/doc_figures.py docs/figures`."""
 
 from __future__ import annotations
 

@@ -605,22 +605,25 @@ def batch_stats(
     m = _margin_of(logits, labels)
     log_p, log_q = log_probabilities(m)
     parts = (settings.weighting, settings.taper)
-    chosen, taper = select_parameters(parts, labels.classes, labels.num_classes, labels.positions)
+    chosen, chosen_taper = select_parameters(parts, labels.classes, labels.num_classes, labels.positions)
     log_w = chosen.log_weight(log_p, log_q)
+    # relative to the largest: a batch of examples that are all fitted has shares although every norm underflows
+    log_norm = log_w + log_taper(log_q, chosen_taper)
     is_idle = _is_idle(m, labels)
-    log_norm = log_w.masked_fill(is_idle, -math.inf) + log_taper(log_q, taper)
-    if labels.s is not None:
-        log_norm = torch.where(labels.s > 0, log_norm + labels.s.log(), -math.inf)
     if settings.normalise == "class":
-        log_norm = log_norm - _log_total(log_w.masked_fill(is_idle, -math.inf), is_idle, labels, settings)
+        log_z = _log_total(log_w.masked_fill(is_idle, -math.inf), is_idle, labels, settings)
+        log_norm = log_norm - log_z.masked_fill(is_log_zero(log_z), 0.0)
+    counts = ~is_idle if labels.s is None else ~is_idle & (labels.s > 0)
+    if labels.s is not None:
+        log_norm = log_norm + labels.s.log()
+    log_norm = log_norm.masked_fill(~counts, -math.inf)
     top = log_norm.amax() if log_norm.numel() else log_norm.new_zeros(())
-    norm = (log_norm - torch.where(top == -math.inf, 0.0, top)).exp()  # relative, since all may be tiny
+    norm = (log_norm - top.masked_fill(is_log_zero(top), 0.0)).exp()
     p, w = log_p.exp(), log_w.exp().expand_as(m)
     known = torch.ones_like(m, dtype=torch.bool) if labels.valid is None else labels.valid
     if labels.kind == "probabilities" and labels.s is not None:
         mass = labels.s.sum(0)
         chance = labels.s / torch.where(mass == 0, 1.0, mass)
-        counts = ~is_idle & (labels.s > 0)
         p, w = (chance * p).sum(0), torch.where(counts, chance * w, 0.0).sum(0)
         norm = _pull_of(statistic(logits), m, labels, norm).abs().sum(class_dim(logits))
         norm = torch.where(counts.any(0), norm, 0.0)

@@ -100,3 +100,11 @@ def test_stats_of_a_batch() -> None:
     assert even.effective_size.item() == pytest.approx(5)
     empty = batch_stats(torch.zeros(2, 2), torch.full((2,), -100), CCE())
     assert not empty.share.any()
+
+
+@pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8)], ids=repr)
+def test_examples_that_are_all_fitted_have_shares_although_their_norms_underflow(weighting: Weighting) -> None:
+    logits = torch.tensor([[800.0, 0.0], [800.0, 0.0], [801.0, 0.0]], dtype=torch.float64)
+    stats = batch_stats(logits, torch.zeros(3, dtype=torch.long), weighting)
+    parts = torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64).softmax(0)
+    torch.testing.assert_close(stats.share, parts)

@@ -225,7 +225,7 @@ def test_data_without_a_test_set(tmp_path: Path) -> None:
     assert [read_header(tmp_path / final["run"]).examples for final in finals] == [80, 80]
     outcome = search(plan_search({**SMALL, "data": str(tmp_path / "own.npz")}, GRID, seeds=(0, 1)), tmp_path, where=CPU)
     assert outcome.accuracy is None
-    assert "2 seed(s); the data have no test set" in page(outcome)
+    assert "2 seeds; the data have no test set" in page(outcome)
 
 
 def test_the_trials_are_written_before_the_final_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

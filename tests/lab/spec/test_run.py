@@ -156,7 +156,7 @@ def test_values_are_canonical() -> None:
         ({"weight_dcay": 0.1}, "no field 'weight_dcay'; did you mean 'weight_decay'"),
         ({"q": 1}, "no field 'q'; there are data"),
         ({"loss": "CCE"}, "exactly one of weighting, loss and method, not weighting and loss"),
-        ({"weighting": None}, "exactly one of weighting, loss and method, not none"),
+        ({"weighting": None}, "exactly one of weighting, loss and method, not none of them"),
         ({"weighting": "DM(0.5"}, "weighting: expression 'DM\\(0.5'"),
         ({"weighting": "linear(1, 2)"}, "weighting: .*can only replace a number"),
         ({"weighting": "DM(1, linear(2))"}, "weighting: schedule linear\\(2\\): missing"),

@@ -80,6 +80,9 @@ def correct(
     from reweigh.lab.suspects.examples import sources_of
 
     run, root = _run_of(source, runs, fields)
+    file = suspects or decisions
+    if file is not None and not file.exists():
+        raise DataError(f"{file}: no such file")
     check_outside("--output", output, [Path(file) for file in input_files(run) if file is not None])
     check_correctable(run)
     material = gather(run)

@@ -35,7 +35,7 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML page to write.")] = Path(
         "report.html"
     ),
-    title: Annotated[str, typer.Option(help="Title of the page.")] = "Runs",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "Report",
     figures: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="DIR", help="Also write every figure into this directory (extra: plot)."),

@@ -22,7 +22,7 @@ MAX_BYTES = 1_000_000
 _DETAIL = ((48, 32, 100), (32, 20, 50), (24, 12, 20), (16, 8, 10), (10, 0, 0))
 
 
-def report_page(collected: Collected, title: str = "Runs", explore: str = "DM(0.5, 8)") -> str:
+def report_page(collected: Collected, title: str = "Report", explore: str = "DM(0.5, 8)") -> str:
     """Return the report on runs, with the explorer below it, with as much detail as fits in 1 MB.
 
     Args:

@@ -266,15 +266,16 @@ def _best(outcome: Outcome, best: TrialResult) -> str:
     text = (
         f"<p>Best setting: <strong>{escape(setting)}</strong>; {score:.2f} % on the validation set (trial {best.slot})."
     )
+    seeds = "1 seed" if len(outcome.finals) == 1 else f"{len(outcome.finals)} seeds"
     if outcome.accuracy is not None:
         mean, deviation = outcome.accuracy
         spread = "" if deviation is None else f" ± {100 * deviation:.2f}"
         text += (
-            f" Trained on all training data, {len(outcome.finals)} seed(s): "
+            f" Trained on all training data, {seeds}: "
             f"<strong>{100 * mean:.2f}{spread} %</strong> ({escape(outcome.holdout)}, final checkpoint)."
         )
     elif outcome.finals:
-        text += f" Trained on all training data, {len(outcome.finals)} seed(s); the data have no test set."
+        text += f" Trained on all training data, {seeds}; the data have no test set."
     return text + "</p>"
 
 

@@ -246,7 +246,8 @@ def _check_together(run: Run) -> None:
     """Raise ValueError for fields that contradict each other or have no effect."""
     given = [name for name in ("weighting", "loss", "method") if getattr(run, name) is not None]
     if len(given) != 1:
-        raise ValueError(f"a run has exactly one of weighting, loss and method, not {' and '.join(given) or 'none'}")
+        found = " and ".join(given) or "none of them"
+        raise ValueError(f"a run needs exactly one of weighting, loss and method, not {found}")
     kind = None if run.noise is None else parse(run.noise).name
     rateless = kind in (None, "given", "transition", "cifar_n")
     if run.rate is None and not rateless:

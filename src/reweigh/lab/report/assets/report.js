@@ -28,7 +28,7 @@ function buildReport(report, root) {
   return () => { redraw(); details.show(); };
 }
 
-const sentence = (name) => name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
+const sentence = (name) => name === "lr" ? "Learning rate" : name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
 
 function runsTable(groups, chosen, changed) {
   const score = (pair) => (pair ? `${(100 * pair[0]).toFixed(2)}${pair[1] === null ? "" : ` ± ${(100 * pair[1]).toFixed(2)}`}` : "–");
