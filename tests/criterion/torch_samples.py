@@ -9,14 +9,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.common_modules import module_db
 
 from reweigh import CCE, Criterion
 
 
 def samples() -> list[tuple[Tensor, Tensor, dict[str, Any]]]:
     """Logits, target and settings of every sample."""
+    # not at the top, since pytest imports this file to look for doctests
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.common_modules import module_db
+
     found = []
     for op in op_db:
         if op.name == "nn.functional.cross_entropy":
