@@ -141,6 +141,7 @@ class Settings:
     ignore_index: int = -100
     smoothing: float = 0.0
     binary: bool = False
+    parameters: tuple[Tensor, ...] = ()  # the tensors in the weighting and the taper
 
     @property
     def has_shares(self) -> bool:
@@ -187,7 +188,9 @@ def resolve(
         raise ValueError(f"label_smoothing must be a number in [0, 1], got {smoothing!r}")
     if normalise == "unit":
         weighting = unit(weighting)
-    return Settings(weighting, reduction, normalise, taper, value, process_group, ignore_index, smoothing, binary)
+    others = (value, process_group, ignore_index, smoothing, binary)
+    parameters = tuple([x for x, _ in tensors_in((weighting, taper))])
+    return Settings(weighting, reduction, normalise, taper, *others, parameters)
 
 
 def evaluate(
@@ -201,13 +204,12 @@ def evaluate(
     check_call(logits, target, settings, factors, log_normaliser)
     if log_normaliser is not None and not isinstance(log_normaliser, Tensor):
         log_normaliser = torch.tensor(log_normaliser, dtype=torch.float64)
-    parameters = [x for x, _ in tensors_in((settings.weighting, settings.taper))]
     shown = None
     if settings.value == "objective" or any(x is not None and x.requires_grad for x in factors):
         # the value has derivatives by parameters and factors, too, as a function of fixed margins
         labels = _read(logits, target, settings, factors)
         shown, _ = _weigh(logits, _margin_of(logits.detach(), labels), labels, settings, log_normaliser)
-    inputs = (shown, logits, target, *factors, log_normaliser, settings, *parameters)
+    inputs = (shown, logits, target, *factors, log_normaliser, settings, *settings.parameters)
     function: Callable[..., Any]
     if not torch.compiler.is_compiling():
         function = _DesignedForward.apply
@@ -270,14 +272,12 @@ class _Designed(torch.autograd.Function):
             gradient = _gradient(factor, logits, *others[:5], ctx.settings, *others[5:])
             return of_shown, gradient.to(logits.dtype), *constants
         factor = factor * size if size.numel() else factor
-        if ops.has_rows(pull) and not torch.compiler.is_compiling():
-            if ctx.is_scaled:  # an earlier backward pass has handed the pull out
-                _, _, pull = _Designed.forward(None, logits, *others[:5], ctx.settings, *others[5:])
-            ctx.is_scaled = True
-            gradient = ops.scaled_in_place(pull.data, factor)
-        else:
-            gradient = _along(factor.to(pull.dtype), pull) * pull
-        return of_shown, gradient.to(logits.dtype), *constants
+        if torch.compiler.is_compiling():
+            return of_shown, (_along(factor.to(pull.dtype), pull) * pull).to(logits.dtype), *constants
+        if ctx.is_scaled:  # an earlier backward pass has returned the pull
+            _, _, pull = _Designed.forward(None, logits, *others[:5], ctx.settings, *others[5:])
+        ctx.is_scaled = True
+        return of_shown, _scaled(pull.data, factor).to(logits.dtype), *constants
 
 
 class _DesignedForward(_Designed):
@@ -305,6 +305,18 @@ class _DesignedForward(_Designed):
             slope = slope.sum(class_dim(logits))
         slope = slope.to(logits.dtype if logits.dtype == torch.float64 else torch.float32)
         return slope if shown is None else slope + shown, None, None
+
+
+def _scaled(pull: Tensor, factor: Tensor) -> Tensor:
+    """Return factor * pull, in place where there is one factor: memory for the product takes as long as filling it."""
+    along = _along(factor.to(pull.dtype), pull)
+    try:
+        if ops.has_rows(pull):
+            ops.rescale(pull, factor)
+            return pull
+        return pull.mul_(along)
+    except RuntimeError:  # several factors, inside `vmap`
+        return along * pull
 
 
 def _with(settings: Settings, parameters: Sequence[Tensor]) -> Settings:
@@ -380,7 +392,9 @@ def _weigh(
     s, has_shares = labels.s, settings.has_shares
     log_p, log_q = log_probabilities(m)
     parts = (settings.weighting, settings.taper)
-    weighting, taper = select_parameters(parts, labels.classes, labels.num_classes, labels.positions)
+    weighting, taper = parts
+    if settings.parameters:
+        weighting, taper = select_parameters(parts, labels.classes, labels.num_classes, labels.positions)
     log_w = weighting.log_weight(log_p, log_q)
     is_idle = _is_idle(m, labels)
     log_w = log_w.masked_fill(is_idle, -math.inf)

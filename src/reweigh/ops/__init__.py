@@ -104,15 +104,6 @@ def emit_in_place(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -
     return logits
 
 
-def scaled_in_place(rows: Tensor, factor: Tensor) -> Tensor:
-    """Return rows * factor, in place; several factors for `vmap` find no room there."""
-    try:
-        rescale(rows, factor)
-        return rows
-    except RuntimeError:
-        return (rows * (factor.unsqueeze(-1) if factor.ndim else factor)).to(rows.dtype)
-
-
 def rescale(rows: Tensor, factor: Tensor) -> None:
     """Multiply rows (N, C) in place by one factor, or one a row; next to nothing is done where it is 1."""
     from reweigh.ops.launch import rescale_
