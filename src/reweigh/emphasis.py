@@ -110,13 +110,17 @@ def parameter_dims(weighting: Weighting) -> int:
 
 
 def parameter_device(part: object) -> torch.device | None:
-    """Return the device of the tensors of a weighting, including those of a module in it; None without tensors."""
+    """Return the device of the tensors of a weighting, also of a function that is a module; None without any."""
     if isinstance(part, Tensor):
         return part.device
     if isinstance(part, nn.Module):
-        return next((tensor.device for tensor in itertools.chain(part.parameters(), part.buffers())), None)
-    parts = field_values(part) if isinstance(part, Weighting) else part if isinstance(part, tuple) else ()
-    return next((device for each in parts if (device := parameter_device(each)) is not None), None)
+        parts: tuple[object, ...] = (*part.parameters(), *part.buffers())
+    else:
+        parts = field_values(part) if isinstance(part, Weighting) else part if isinstance(part, tuple) else ()
+    for each in parts:  # torch 2.6 does not compile next() with a default
+        if (device := parameter_device(each)) is not None:
+            return device
+    return None
 
 
 def log_weight_at(weighting: Weighting, margin: Tensor) -> Tensor:

@@ -321,7 +321,7 @@ def _scaled(pull: Tensor, factor: Tensor) -> Tensor:
 
 def _with(settings: Settings, parameters: Sequence[Tensor]) -> Settings:
     """Return the settings with these tensors in place of those in the weighting and the taper."""
-    if not parameters:
+    if not parameters or torch.compiler.is_compiling():  # compiled, they are those that the settings have
         return settings
     remaining = iter(parameters)
     weighting, taper = map_tensors((settings.weighting, settings.taper), lambda *_: next(remaining))
@@ -533,12 +533,8 @@ def check_call(
     logits: Tensor, target: Tensor, settings: Settings, factors: Factors, log_normaliser: Tensor | float | None
 ) -> None:
     """Refuse what is no tensor, logits that are no numbers, and factors that don't go with the normalisation."""
-    if (
-        not isinstance(logits, Tensor)
-        or not isinstance(target, Tensor)
-        or any(x is not None and not isinstance(x, Tensor) for x in factors)
-    ):
-        check_tensors({"logits": logits, "target": target}, **factors._asdict())
+    named = {"weight": factors.weight, "pos_weight": factors.pos_weight, "sample_weight": factors.sample_weight}
+    check_tensors({"logits": logits, "target": target}, named)
     if not logits.is_floating_point():
         raise TypeError(f"logits must be floating point, got {logits.dtype}")
     if logits.ndim == 0 and not settings.binary:
@@ -551,7 +547,7 @@ def check_call(
             "log_normaliser is the divisor of normalise='batch'; this criterion does not normalise over the batch"
         )
     if settings.has_shares:
-        for name, factor in factors._asdict().items():
+        for name, factor in named.items():
             if factor is not None and not all_true(factor.detach() >= 0):
                 least = factor.min().item()
                 raise ValueError(f"{name} must be >= 0 under normalise={settings.normalise!r}, got {least:g}")

@@ -181,7 +181,7 @@ class LinearCriterion(nn.Module):
         log_normaliser: Tensor | float | None,
     ) -> tuple[tuple[Tensor, Tensor, Tensor | None], Labels]:
         needed = {"hidden": hidden, "weight": weight, "target": target}
-        check_tensors(needed, bias=bias, sample_weight=sample_weight)
+        check_tensors(needed, {"bias": bias, "sample_weight": sample_weight})
         check_call(hidden, target, settings, Factors(self.weight, None, sample_weight), log_normaliser)
         if weight.ndim != 2:
             raise ValueError(f"weight must be shaped (C, D), got {tuple(weight.shape)}")

@@ -168,17 +168,16 @@ def _read_binary(logits: Tensor, target: Tensor, factors: Factors) -> Labels:
     return Labels("binary", classes, classes, num_classes, s, None, float(logits.numel()), logits.shape)
 
 
-def check_tensors(needed: Mapping[str, object], **factors: object) -> None:
+def check_tensors(needed: Mapping[str, object], factors: Mapping[str, object]) -> None:
     """Refuse what is no tensor, by name; of the factors those that are given.
 
-    >>> check_tensors({"logits": torch.zeros(1, 2), "target": [0]})
+    >>> check_tensors({"logits": torch.zeros(1, 2), "target": [0]}, {})
     Traceback (most recent call last):
         ...
     TypeError: target must be a tensor, got a list: give torch.as_tensor(target)
     """
-    given = {name: factor for name, factor in factors.items() if factor is not None}
-    for name, value in {**needed, **given}.items():
-        if not isinstance(value, Tensor):
+    for name, value in (*needed.items(), *factors.items()):
+        if not isinstance(value, Tensor) and (name in needed or value is not None):
             kind = type(value).__name__
             raise TypeError(f"{name} must be a tensor, got a {kind}: give torch.as_tensor({name})")
 
