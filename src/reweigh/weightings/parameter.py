@@ -52,7 +52,8 @@ def check(owner: object, name: str, value: Parameter, low: float, high: float = 
         ...
     ValueError: GCE: q must be a number in [0, inf), got -1.0
     """
-    if isinstance(value, torch.fx.Proxy):  # torch 2.6 copies a weighting with these while it compiles
+    given: object = value
+    if isinstance(given, torch.fx.Proxy):  # torch 2.6 copies a weighting with these while it compiles
         return
     label = owner if isinstance(owner, str) else type(owner).__name__
     allowed = f"{'(' if low == -math.inf else '['}{low:g}, {high:g}{')' if high == math.inf else ']'}"
