@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping
@@ -20,6 +21,9 @@ from reweigh.errors import DataError
 
 if sys.platform != "win32":
     import fcntl
+
+
+_TEMPORARY = re.compile(r"\.\d+-[0-9a-f]+\.part$")  # appended to the name of the file that it will replace
 
 
 class RecordError(OSError):
@@ -55,6 +59,11 @@ def replace_file(
             raise _record_error("write", path, error, "the old content is unchanged") from error
         raise
     sync_folder(path.parent)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Return the temporary files of killed processes in a folder, at any depth."""
+    return [path for path in folder.rglob("*.part") if _TEMPORARY.search(path.name)]
 
 
 def append_bytes(path: Path, data: bytes) -> None:

@@ -26,6 +26,7 @@ from reweigh.lab.record.files import (
     RecordError,
     append_bytes,
     jsonable,
+    leftovers,
     make_folder,
     read_json,
     truncate,
@@ -96,7 +97,7 @@ class Record:
 
     def _begin(self, header: Header, environment: Mapping[str, Any]) -> Header:
         path = self.folder / "run.json"
-        for unfinished in self.folder.rglob("*.part"):  # left by a killed process, as this one holds the lock
+        for unfinished in leftovers(self.folder):  # nobody is writing them, as this process holds the lock
             unfinished.unlink(missing_ok=True)
         if (self.folder / "result.json").exists():
             raise RecordError(f"{self.folder} already has a result; remove the folder to train again")

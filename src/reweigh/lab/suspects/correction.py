@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from reweigh.lab.procedures.journal import Journal, RunOne, final_and_best
 from reweigh.lab.procedures.label_correction import check_correctable, relabelled
 from reweigh.lab.record import read_header, read_result
-from reweigh.lab.record.files import make_folder, read_json, replace_file, write_json
+from reweigh.lab.record.files import leftovers, make_folder, read_json, replace_file, write_json
 from reweigh.lab.run import execute
 from reweigh.lab.run.material import Material
 from reweigh.lab.spec import Expression, Run, parse
@@ -176,6 +176,8 @@ def write_correction(
         if name is not None and content is not None:
             _write(folder / name, content)
     write_json(folder / FILE, correction.to_mapping() | {"made_from": made_from, "run": run.to_mapping()})
+    for unfinished in leftovers(folder):
+        unfinished.unlink(missing_ok=True)
     return correction
 
 
@@ -243,7 +245,7 @@ def _check_classes(corrected: Corrected, material: Material) -> None:
 
 def _check_folder(correction: Correction) -> None:
     path, folder = correction.folder / FILE, correction.folder
-    files = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    files = {each.name for each in set(folder.iterdir()) - set(leftovers(folder))} if folder.is_dir() else set()
     # The labels are written first, under their own hash, so a folder with them is this correction, interrupted.
     interrupted = correction.labels in files and files <= {correction.labels, correction.kept, LOG}
     if path.exists():
