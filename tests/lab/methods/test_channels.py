@@ -90,6 +90,21 @@ def test_masking_classifier_gradient_is_that_of_the_channel(make_context: MakeCo
         torch.testing.assert_close(a, b)
 
 
+def test_masking_uses_the_rmsprop_of_tensorflow(make_context: MakeContext) -> None:
+    """Its mean square starts at 1, decays by 0.9, and ε = 1e-10 is inside the root."""
+    method = Masking(make_context(), [[1] * 4] * 4, warm_up=0, pretrain=0, lr=0.01)
+    for optimiser in (method.rms_g, method.rms_d):
+        parameter = optimiser.param_groups[0]["params"][0]
+        expected, mean_square = parameter.detach().clone(), torch.ones_like(parameter)
+        for scale in (0.1, 3.0, 0.0):
+            gradient = scale * torch.linspace(-1, 1, parameter.numel()).reshape(parameter.shape)
+            parameter.grad = gradient.clone()
+            optimiser.step()
+            mean_square = 0.9 * mean_square + 0.1 * gradient**2
+            expected = expected - 0.01 * gradient / (mean_square + 1e-10).sqrt()
+            torch.testing.assert_close(parameter.detach(), expected)
+
+
 def test_generator_learns_the_estimate() -> None:
     draws = torch.Generator().manual_seed(0)
     generator = Generator(3, draws)

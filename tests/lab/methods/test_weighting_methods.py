@@ -62,7 +62,7 @@ def cce_gradient(logits: Tensor, target: Tensor) -> Tensor:
         ("D2L(start=0, k=5)", 1),
         ("SIGUA(0)", 1),
         ("Decoupling(warm_up=1)", 1),
-        ("CoTeaching(0.4)", 1),
+        ("CoTeaching(0)", 1),
         ("SAdaptation(beta=1, warm_up=0)", 1),
         ("MentorNetPD(1, example_dropout=[[0, 100]])", 1),
     ],
@@ -166,7 +166,7 @@ def test_active_bias_histories(make_context: Callable[..., Context]) -> None:
 
 
 def test_pruned_gce(make_method: Make, make_context: Callable[..., Context]) -> None:
-    method = make_method("PrunedGCE(q=0.7, k=0.26, start=1, every=2)")
+    method = make_method("PrunedGCE(q=0.7, k=0.26, start=2, every=2)")
     context = method.context
     batch = context.batches.batch(0)
     reference = make_context().net
@@ -191,6 +191,16 @@ def test_pruned_gce(make_method: Make, make_context: Callable[..., Context]) -> 
     method.k = 0.999999
     method.epoch_end(2)
     assert torch.equal(before, method.kept_examples)
+
+
+def test_pruned_gce_prunes_before_the_epoch_of_that_number(make_method: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The published program prunes before epochs 40, 50, ..., counted from 1."""
+    method = make_method("PrunedGCE(start=4, every=3)", total=12 * 5)
+    pruned = []
+    monkeypatch.setattr(method, "prune", lambda: pruned.append(epoch + 2))  # the epoch that follows, from 1
+    for epoch in range(11):
+        method.epoch_end(epoch)
+    assert pruned == [4, 7, 10]
 
 
 def test_pruned_gce_decides_by_the_best_model(make_method: Make) -> None:

@@ -53,10 +53,10 @@ class BaseMethod:
         for name in self.saved:
             own, saved = getattr(self, name), state[name]
             if isinstance(own, torch.optim.Optimizer):
-                here = [group["capturable"] for group in own.param_groups]
+                here = [{key: group[key] for key in ("capturable",) if key in group} for group in own.param_groups]
                 own.load_state_dict(saved)
-                for group, capturable in zip(own.param_groups, here, strict=True):
-                    group["capturable"] = capturable  # the state may come from another device
+                for group, how in zip(own.param_groups, here, strict=True):
+                    group.update(how)  # the state may come from another device
             elif hasattr(own, "load_state_dict"):
                 own.load_state_dict(saved)
             else:

@@ -28,8 +28,8 @@ class D2L(BaseMethod):
 
     At the start of every epoch i, LID_i is the mean local intrinsic dimension of the penultimate features of 1,280
     training images in 10 batches, in evaluation mode and without augmentation. Before the turning point α = 1, which
-    is cross entropy. At the turning point the net is reset to its weights of one epoch before; the optimiser's momentum
-    is not, as published.
+    is cross entropy. At the turning point the net is reset to its weights of one epoch before, as in the paper; the
+    optimiser's momentum is not. The published program does not reset the net: it loads the file that it has just saved.
 
     The minimum includes the untrained net, as published: if its features have few dimensions, α falls at once and the
     net learns little besides its own predictions. This may be why a ResNet-44 on tin100 fell to chance

@@ -25,15 +25,18 @@ from reweigh.lab.methods.protocol import Context
 class PrunedGCE(BaseMethod):
     """GCE on the examples with v = 1, where v = 1[p > k] is updated for the training set every few epochs.
 
-    The objective is Σ v (l_q(p) - l_q(k)), its gradient v p^q g. From epoch `start` on, every `every` epochs, all
-    training images pass unaugmented and in evaluation mode through the best model so far by accuracy on the trusted
-    examples, or through the current one if the run has none. The model being trained is never replaced. An update that
-    would prune everything is skipped.
+    The objective is Σ v (l_q(p) - l_q(k)), its gradient v p^q g. Before epoch `start`, counted from 1, and every
+    `every` epochs after it, all training images pass unaugmented and in evaluation mode through the best model so far
+    by accuracy on the trusted examples, or through the current one if the run has none. An update that would prune
+    everything is skipped.
+
+    The public program prunes before the same epochs, but with augmented images and by the best model on the test set,
+    and its optimiser does not reach the net that it trains in such an epoch. Here that net is never replaced.
 
     Args:
         q: of GCE.
         k: threshold on p.
-        start: epochs before the first pruning.
+        start: epoch, counted from 1, before which the first pruning takes place, at the earliest before the second.
         every: epochs between prunings.
     """
 
@@ -69,7 +72,7 @@ class PrunedGCE(BaseMethod):
             accuracy = (logits.argmax(1) == target).double().mean().item()
             if accuracy > self.best_accuracy:
                 self.best, self.best_accuracy = snapshot(self.net), accuracy
-        since = epoch + 1 - self.start
+        since = epoch + 2 - self.start  # the next epoch, counted from 1
         if since >= 0 and since % self.every == 0:
             self.prune()
 

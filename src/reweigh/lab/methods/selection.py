@@ -50,7 +50,10 @@ class OHEM(BaseMethod):
 
 @dataclass(frozen=True)
 class ForgetRate:
-    """Forget rate R(t): from 0 in a straight line to τ^c over the first T_k epochs, then τ.
+    """Forget rate R(t) = τ^c t / (T_k - 1) before epoch t = T_k, counted from 1, then τ.
+
+    So do the programs of Co-teaching and SIGUA, whose epoch 0 only evaluates: with τ = 0.45 and T_k = 10, the first
+    epoch drops 0.05. Co-teaching's paper has τ min(t / T_k, 1), which drops 0.045.
 
     Args:
         rate: τ in [0, 1), usually the noise rate.
@@ -58,8 +61,8 @@ class ForgetRate:
         exponent: c.
 
     >>> forgetting = ForgetRate(0.45)
-    >>> forgetting.at(0), round(forgetting.at(1), 6), forgetting.at(9), forgetting.at(50)
-    (0.0, 0.05, 0.45, 0.45)
+    >>> round(forgetting.at(1), 6), forgetting.at(9), forgetting.at(50)
+    (0.05, 0.45, 0.45)
     >>> ForgetRate(1.0)
     Traceback (most recent call last):
         ...
@@ -76,7 +79,7 @@ class ForgetRate:
         number(0, above=True)("exponent", self.exponent)
 
     def at(self, epoch: int) -> float:
-        """Return the share of a batch that is dropped in that epoch."""
+        """Return the share of a batch that is dropped in that epoch, counted from 1."""
         if epoch >= self.warm_up:
             return self.rate
         return float(self.rate**self.exponent * (epoch / max(1, self.warm_up - 1)))
@@ -98,7 +101,7 @@ class CoTeaching(BaseMethod):
 
     Args:
         forget_rate: τ in [0, 1), usually the noise rate.
-        warm_up: epochs in which the rate grows from 0.
+        warm_up: epochs in which the rate grows.
         exponent: c of τ^c.
     """
 
@@ -111,12 +114,12 @@ class CoTeaching(BaseMethod):
         self.trainable = nn.ModuleList([self.net, self.other])
 
     def capture_key(self, step: int) -> Hashable:
-        return self.forgetting.at(step // self.context.epoch)
+        return self.forgetting.at(1 + step // self.context.epoch)
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         f = row_losses(self.net(batch.inputs), batch.target)
         g = row_losses(self.other(batch.inputs), batch.target)
-        return exchange(f, g, self.forgetting.keeps(len(f), step // self.context.epoch))
+        return exchange(f, g, self.forgetting.keeps(len(f), 1 + step // self.context.epoch))
 
 
 def exchange(f: Tensor, g: Tensor, k: int) -> Tensor:
@@ -165,7 +168,7 @@ class SIGUA(BaseMethod):
         forget_rate: τ in [0, 1), usually the noise rate.
         gamma: γ.
         rate: share of the other examples to ascend on; published are 0.3, and 0.4 at 20 % noise.
-        warm_up: epochs in which the forget rate grows from 0.
+        warm_up: epochs in which the forget rate grows.
     """
 
     times: ClassVar[dict[str, int]] = {"warm_up": 0}
@@ -179,11 +182,11 @@ class SIGUA(BaseMethod):
         self.rate: float = number(0, 1)("SIGUA's rate", rate)
 
     def capture_key(self, step: int) -> Hashable:
-        return self.forgetting.at(step // self.context.epoch)
+        return self.forgetting.at(1 + step // self.context.epoch)
 
     def loss(self, batch: Batch, step: int) -> Tensor:
         losses = row_losses(self.net(batch.inputs), batch.target)
-        k = self.forgetting.keeps(len(losses), step // self.context.epoch)
+        k = self.forgetting.keeps(len(losses), 1 + step // self.context.epoch)
         return descend_and_ascend(losses, k, self.rate, self.gamma)
 
 
@@ -204,6 +207,9 @@ def descend_and_ascend(losses: Tensor, k: int, rate: float, gamma: float) -> Ten
 class SIGUABC(BaseMethod):
     """SIGUA-BC (Han 2020): the backward-corrected loss, multiplied by -γ where it is negative.
 
+    As in the published program, p is not clipped, unlike in `Backward`: an example that has been fitted too well would
+    have no gradient to ascend on.
+
     Args:
         T: (C, C), T[i, j] = P(given = j | true = i), or `symmetric(rate)`, or `map(targets, rate)`.
         gamma: γ.
@@ -214,7 +220,7 @@ class SIGUABC(BaseMethod):
 
     def __init__(self, context: Context, T: Matrix, gamma: float = 1.0, warm_up: int = 0) -> None:
         super().__init__(context)
-        self.correction = Backward(T, reduction="none").to(context.device)
+        self.correction = Backward(T, clip=0, reduction="none").to(context.device)
         self.gamma: float = number(0)("SIGUABC's gamma", gamma)
         self.warm_up = check_start_epoch(context, "SIGUABC's warm_up", warm_up)
 
