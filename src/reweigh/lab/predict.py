@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from reweigh.errors import DataError
 from reweigh.lab.data import npz
 from reweigh.lab.data.dataset import Dataset, Inputs, Part
-from reweigh.lab.data.folder import files_below
+from reweigh.lab.data.folder import Skipped, files_below
 from reweigh.lab.data.registry import TABLES
 from reweigh.lab.data.source.columns import read, require_columns
 from reweigh.lab.data.source.images import Files
@@ -141,9 +141,11 @@ def _files(path: Path) -> Files:
         return Files(path.parent, (path.name,))
     if not path.is_dir():
         raise DataError(f"{path}: no such file or folder")
-    names = tuple(files_below(path, path))
+    skipped = Skipped(path)
+    names = tuple(skipped.images(files_below(path, path)))
     if not names:
         raise DataError(f"{path}: no images in this folder")
+    skipped.warn()
     return Files(path, names)
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from reweigh.errors import DataError
+from reweigh.errors import DataError, DataWarning
 from reweigh.lab.data import folder
 
 
@@ -148,17 +148,72 @@ def test_names_that_are_not_utf_8(flat) -> None:
 
 def test_all_unreadable_images_are_reported_at_once(flat) -> None:
     (flat / "cat" / "broken.png").write_bytes(b"\x89PNG nothing")
-    (flat / "dog" / "notes.txt").write_text("woof")
+    (flat / "dog" / "empty.jpg").write_bytes(b"")
     for size in (None, (4, 4)):
         with pytest.raises(DataError, match="2 of 12 images cannot be read") as caught:
             folder.load(flat, size=size)
         assert "cat/broken.png" in str(caught.value)
-        assert "dog/notes.txt" in str(caught.value)
+        assert "dog/empty.jpg" in str(caught.value)
+    assert len(folder.load(flat, check=False).train) == 10
 
 
-def test_without_a_check_names_still_count(flat) -> None:
-    (flat / "cat" / "broken.png").write_bytes(b"\x89PNG nothing")
-    assert len(folder.load(flat, check=False).train) == 9
-    (flat / "dog" / "notes.txt").write_text("woof")
-    with pytest.raises(DataError, match=r"dog/notes\.txt"):
-        folder.load(flat, check=False)
+def test_other_files_and_empty_folders_are_skipped_with_their_number(flat) -> None:
+    for name in ("cat/Thumbs.db", "dog/notes.txt", "dog/more/README"):
+        (flat / name).parent.mkdir(exist_ok=True)
+        (flat / name).write_text("no image")
+    (flat / "bird").mkdir()
+    with pytest.warns(DataWarning) as warned:
+        data = folder.load(flat)
+    assert data.class_names == ("cat", "dog")
+    assert [str(warning.message) for warning in warned] == [
+        f"{flat}: skipped files that are not images: 3 (cat/Thumbs.db, dog/more/README, dog/notes.txt), "
+        "folders without an image: 1 (bird)"
+    ]
+
+
+def test_a_flat_folder_needs_classes_or_labels(tmp_path, paint) -> None:
+    with pytest.raises(DataError, match="no images in folders; expected one subfolder per class"):
+        folder.load(tmp_path)
+    paint(tmp_path / "x.png")
+    with pytest.raises(DataError, match=r"1 images without a folder per class; .*--labels labels\.csv"):
+        folder.load(tmp_path)
+
+
+def test_a_folder_around_the_classes_is_named(flat) -> None:
+    with pytest.raises(DataError, match=rf"1 class \(pets\).*if the classes are cat, dog, use {flat}$"):
+        folder.load(flat.parent)
+
+
+@pytest.fixture
+def listed(tmp_path, paint):
+    for i in range(10):
+        paint(tmp_path / "photos" / f"{i}.png")
+    return tmp_path / "photos"
+
+
+@pytest.mark.parametrize("suffix", ["", ".png"])
+def test_a_table_of_labels(listed, suffix) -> None:
+    table = listed / "labels.csv"
+    table.write_text("name,label\n" + "".join(f"{i}{suffix},{'ab'[i % 2]}\n" for i in range(9)) + f"9{suffix},\n")
+    with pytest.warns(DataWarning, match="skipped images without a label: 1"):
+        data = folder.load(listed, labels=table)
+    assert data.class_names == ("a", "b")
+    for part in (data.train, data.test):
+        for name, label in zip(part.inputs.names, part.labels.tolist(), strict=True):
+            assert int(name[0]) % 2 == label
+
+
+def test_problems_of_a_table_of_labels(listed, paint) -> None:
+    table = listed / "labels.csv"
+    table.write_text("file,kind\n1.png,a\n")
+    with pytest.raises(DataError, match="expected names of files and a column 'label'"):
+        folder.load(listed, labels=table)
+    paint(listed / "more" / "1.png")
+    table.write_text("file,kind\n1,a\n2,b\n2.png,a\nx,b\n")
+    with pytest.raises(DataError) as caught:
+        folder.load(listed, labels=table, label="kind")
+    for problem in (r"line 5 (x)", "several images in", "line 2 (1)", "listed more than once: 2.png"):
+        assert problem in str(caught.value)
+    table.write_text("file,label\n../1.png,a\n")
+    with pytest.raises(DataError, match="leads out of the data folder"):
+        folder.load(listed, labels=table)

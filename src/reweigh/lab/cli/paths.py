@@ -138,5 +138,5 @@ def input_files(run: Run) -> list[str | os.PathLike[str] | None]:
     words = () if noise is None else (*noise.args, *(value for _, value in noise.kwargs))
     labels = [value for value in words if isinstance(value, str)]
     name, root = with_root(run.data, run.data_root)
-    own = [path_of(path, root) for path in (run.data, run.test_data) if path is not None]
+    own = [path_of(path, root) for path in (run.data, run.labels, run.test_data) if path is not None]
     return [*([root] if name in NAMES else own), run.init_file, *labels]

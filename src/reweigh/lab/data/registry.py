@@ -33,6 +33,8 @@ def load(
     features: Sequence[str] | None = None,
     test: str | os.PathLike[str] | None = None,
     size: tuple[int, int] | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    check: bool = True,
 ) -> Dataset:
     """Load a data set by name or path.
 
@@ -45,33 +47,38 @@ def load(
         root: for names, the data folder, by default the environment variable REWEIGH_DATA; for relative paths, the
             folder they start from, by default the working directory.
         seed: the seed of the split of data without a test part.
-        label: for a table, the label column (`"label"`).
+        label: the label column (`"label"`) of a table, or of `labels`.
         text: for a table, the text column.
         features: for a table, the feature columns.
         test: for a table, the file with the test rows.
         size: for a folder or a data set of `FILES`, resize all images to (height, width) and keep them in memory.
+        labels: for a folder, a table with the name and the label of each file.
+        check: for a folder, decode every file once to find the unreadable ones.
     """
     table_options: dict[str, object] = {"label": label, "text": text, "features": features, "test": test}
     spec, root = with_root(spec, root)
     if spec in NAMES:
+        table_options["labels"] = labels
         _refuse_options(spec, table_options | ({} if spec in FILES else {"size": size}))
         data = NAMES[spec](folder_of(spec, root))
         return data if size is None else decoded(data, size)
     path = path_of(spec, root)
     test = None if test is None else path_of(test, root)
     if path.is_dir():
-        _refuse_options(spec, table_options)
+        _refuse_options(spec, table_options | ({} if labels is None else {"label": None}))
         from reweigh.lab.data import folder
 
-        return folder.load(path, size=size, seed=seed)
+        labels = None if labels is None else path_of(labels, root)
+        return folder.load(path, size=size, seed=seed, check=check, labels=labels, label=label)
     suffix = path.suffix.lower()
+    table_options["labels"] = labels
     if suffix == ".npz":
         _refuse_options(spec, table_options | {"size": size})
         from reweigh.lab.data import npz
 
         return npz.load(path, seed=seed)
     if suffix in TABLES:
-        _refuse_options(spec, {"size": size})
+        _refuse_options(spec, {"size": size, "labels": labels})
         from reweigh.lab.data import table
 
         return table.load(path, label or "label", text, features, test, seed)

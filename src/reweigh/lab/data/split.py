@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,6 +61,18 @@ def assemble(name: str, train: Part, test: Part | None, class_names: tuple[str, 
         return Dataset(name, train, test, class_names)
     kept, held = noisy_holdout(name, train.labels, seed)
     return Dataset(name, train.take(kept), train.take(held), class_names, holdout=NOISY_HOLDOUT)
+
+
+def class_names_of(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return the distinct labels, sorted as numbers if all are integers.
+
+    >>> class_names_of(["10", "9", "9"]), class_names_of(["b", "10"])
+    (('9', '10'), ('10', 'b'))
+    """
+    names = set(labels)
+    if all(name.removeprefix("-").isdecimal() and len(name) < 20 for name in names):
+        return tuple(sorted(names, key=lambda name: (int(name), name)))
+    return tuple(sorted(names))
 
 
 def _split(labels: Labels, fraction: float, seed: int, stream: str) -> tuple[Indices, Indices]:

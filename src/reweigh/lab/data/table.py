@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from reweigh.errors import DataError, DataWarning
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, TEST, Column, Dataset, Labels, Part
 from reweigh.lab.data.source.columns import Table, read, require_columns
-from reweigh.lab.data.split import Indices, noisy_holdout
+from reweigh.lab.data.split import Indices, class_names_of, noisy_holdout
 
 Numbers = NDArray[np.float64]
 
@@ -92,9 +92,7 @@ def _class_names(table: Table, label: str) -> tuple[str, ...]:
     names = {value.strip() for value in table.strings(label)}
     if len(names) < 2:
         raise DataError(f"{table.path}: column {label!r} holds only {names}; expected two classes or more")
-    if all(name.removeprefix("-").isdecimal() and len(name) < 20 for name in names):
-        return tuple(sorted(names, key=lambda name: (int(name), name)))
-    return tuple(sorted(names))
+    return class_names_of(names)
 
 
 def _labels(table: Table, label: str, class_names: tuple[str, ...]) -> Labels:

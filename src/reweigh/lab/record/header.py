@@ -113,7 +113,7 @@ def data_versions(headers: Iterable[Header]) -> Callable[[Header], str | None]:
 
 def _data_name(run: Run) -> tuple[object, ...]:
     """Return the fields that name a run's data."""
-    columns = run.label_column, run.text_column, run.text_vectors, run.image_size
+    columns = run.labels, run.label_column, run.text_column, run.text_vectors, run.image_size
     return run.data, run.test_data, *columns
 
 

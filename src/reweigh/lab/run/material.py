@@ -167,7 +167,13 @@ def load(run: Run) -> Dataset:
         return vectors.load(registry.folder_of("imdb", run.data_root), workers=max(1, run.workers))
     size = None if run.image_size is None else height_and_width(run.image_size)
     return registry.load(
-        run.data, run.data_root, label=run.label_column, text=run.text_column, test=run.test_data, size=size
+        run.data,
+        run.data_root,
+        label=run.label_column,
+        text=run.text_column,
+        test=run.test_data,
+        size=size,
+        labels=run.labels,
     )
 
 

@@ -63,6 +63,7 @@ class Run:
     data_hash: Annotated[str | None, optional(_HASH), "first digits of the expected hash of the data"] = None
     label_column: Annotated[str | None, optional(text), "label column of a table, if not 'label'"] = None
     text_column: Annotated[str | None, optional(text), "text column of a table"] = None
+    labels: Annotated[str | None, optional(data_place), "table of file names and labels, for a folder of images"] = None
     test_data: Annotated[str | None, optional(data_place), "table with the test rows"] = None
     text_vectors: Annotated[
         TextVectors, one_of(*get_args(TextVectors)), "how texts are converted to vectors; pv-dbow is for imdb"

@@ -32,7 +32,7 @@ IMAGE_SIZE = 64  # of image files
 UNBALANCED = 3  # ratio of the largest to the smallest class from which batches are balanced
 PERCENTILE = 99.0  # of the threshold samples' areas under the margin (Pleiss 2020)
 
-_DATA = ("data_root", "data_hash", "label_column", "text_column", "test_data", "text_vectors", "image_size")
+_DATA = ("data_root", "data_hash", "label_column", "text_column", "labels", "test_data", "text_vectors", "image_size")
 
 
 def default_run(data: str, fields: Mapping[str, Any] | None = None) -> Run:
