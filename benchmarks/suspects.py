@@ -268,9 +268,9 @@ class Bench:
         material = gather(run)
         given = material.train.labels
         evidence, reading = self.timer.timed(lambda: of_run(run, folder, material))
-        arrays: dict[str, Any] = {"history": evidence.history, "margins": evidence.margins, "rivals": evidence.rivals}
+        gaps: dict[str, Any] = {"logit_gaps": evidence.margins, "rivals": evidence.rivals}
         for method in METHODS[1:]:
-            find = partial(find_suspects, given, evidence.pred_probs, method=method, **arrays)
+            find = partial(find_suspects, given, evidence.pred_probs, method=method, history=evidence.history, **gaps)
             suspects, finding = self.timer.timed(find)
             seconds = finding if self.timer.jobs > 1 else reading + finding  # `alone` includes the probabilities
             lines.append(line_of(method, suspects, _truth(material.clean, given), self.cost([run], seconds)))

@@ -1,6 +1,6 @@
-"""Write the tables of docs/suspects.md from benchmarks/results/suspects-*.csv and *.json.
+"""Write the tables of docs/labels.md from benchmarks/results/suspects-*.csv and *.json.
 
-python benchmarks/suspects_guide.py          rewrites the part of docs/suspects.md between its two markers
+python benchmarks/suspects_guide.py          rewrites the part of docs/labels.md between its two markers
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from suspects_problems import DATA, PLAIN, PROBLEMS
 
-DOCS = Path(__file__).parent.parent / "docs" / "suspects.md"
+DOCS = Path(__file__).parent.parent / "docs" / "labels.md"
 RESULTS = Path(__file__).parent / "results"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 

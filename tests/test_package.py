@@ -17,8 +17,8 @@ ROOT = Path(__file__).parent.parent
 
 PUBLIC = """
 AEL AGCE AUL Beta BinaryCriterion CCE Criterion Curve DM Exponential Focal ForwardSymmetric GCE IMAE LinearCriterion MAE
-MSE Normal PHuber PerClass SL Tapered TruncatedGCE Uniform Weighting __version__ batch_stats emphasis_of find_suspects
-from_loss recommend
+MSE Normal PHuber PerClass Recorder SL Tapered TruncatedGCE Uniform Weighting __version__ batch_stats emphasis_of
+find_suspects from_loss recommend
 """
 
 

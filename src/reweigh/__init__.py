@@ -21,7 +21,7 @@ _NAMES_IN = {
     "reweigh.linear": "LinearCriterion",
     "reweigh.emphasis": "emphasis_of from_loss",
     "reweigh.recommendation": "recommend",
-    "reweigh.labels": "find_suspects",
+    "reweigh.labels": "Recorder find_suspects",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names.split()}
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from reweigh.criterion import batch_stats as batch_stats
     from reweigh.emphasis import emphasis_of as emphasis_of
     from reweigh.emphasis import from_loss as from_loss
+    from reweigh.labels import Recorder as Recorder
     from reweigh.labels import find_suspects as find_suspects
     from reweigh.linear import LinearCriterion as LinearCriterion
     from reweigh.recommendation import recommend as recommend

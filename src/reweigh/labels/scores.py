@@ -39,16 +39,20 @@ def mean_p(history: NDArray[np.floating[Any]]) -> Scores:
     return 1.0 - mean
 
 
-def area_under_margin(margins: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+def area_under_margin(logit_gaps: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """Return AUM, the mean over the evaluations of the given label's logit minus the largest other (Pleiss 2020).
 
     Args:
-        margins: (N, E); infinities outweigh all finite margins, and those of opposite signs cancel.
+        logit_gaps: (N, E); infinities outweigh all finite values, and those of opposite signs cancel. NaN: not
+            evaluated.
 
-    >>> area_under_margin(np.array([[1.0, 3.0], [-4.0, 2.0]]))
-    array([ 2., -1.])
+    >>> area_under_margin(np.array([[1.0, 3.0], [-4.0, 2.0], [np.nan, 5.0]]))
+    array([ 2., -1.,  5.])
     """
-    area: NDArray[np.float64] = np.clip(margins.astype(np.float64), -LARGEST, LARGEST).mean(axis=1)
+    clipped = np.clip(logit_gaps.astype(np.float64), -LARGEST, LARGEST)
+    known = ~np.isnan(clipped)
+    # divided before they are summed: the sum of two clipped infinities would overflow
+    area: NDArray[np.float64] = (np.where(known, clipped, 0.0) / known.sum(axis=1, keepdims=True)).sum(axis=1)
     return area
 
 
@@ -91,27 +95,28 @@ def mixture(score: Scores) -> Scores:
 
 
 def mean_pairwise_p(
-    labels: Labels, margins: NDArray[np.floating[Any]], rivals: NDArray[np.integer[Any]], num_classes: int
+    labels: Labels, logit_gaps: NDArray[np.floating[Any]], rivals: NDArray[np.integer[Any]], num_classes: int
 ) -> NDArray[np.float64]:
     """Return (N, C) pairwise probabilities of the label and the strongest other class, averaged over training.
 
-    At each evaluation the given label gets sigmoid(margin) and the strongest other class the rest. The mean includes
+    At each evaluation the given label gets sigmoid(gap) and the strongest other class the rest. The mean includes
     the evaluations before a wrong label was memorised.
 
     Args:
         labels: (N,) given class ids.
-        margins: (N, E), logit of the given label minus the largest other logit.
+        logit_gaps: (N, E), logit of the given label minus the largest other logit; NaN where it was not evaluated.
         rivals: (N, E), the class of that other logit.
         num_classes: C.
 
     >>> mean_pairwise_p(np.array([0]), np.array([[0.0, 0.0]]), np.array([[1, 2]]), num_classes=3)
     array([[0.5 , 0.25, 0.25]])
     """
-    rows, evaluations = np.arange(len(labels)), margins.shape[1]
+    rows = np.arange(len(labels))
     total = np.zeros((len(labels), num_classes))
-    for e in range(evaluations):
-        p = 0.5 * (1.0 + np.tanh(0.5 * margins[:, e].astype(np.float64)))
+    for gaps, others in zip(logit_gaps.T, rivals.T, strict=True):
+        known = ~np.isnan(gaps)
+        p = np.where(known, 0.5 * (1.0 + np.tanh(0.5 * gaps.astype(np.float64))), 0.0)
         total[rows, labels] += p
-        total[rows, rivals[:, e]] += 1.0 - p
-    mean: NDArray[np.float64] = total / evaluations
+        total[rows, others] += np.where(known, 1.0 - p, 0.0)
+    mean: NDArray[np.float64] = total / (~np.isnan(logit_gaps)).sum(axis=1, keepdims=True)
     return mean

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from reweigh.labels.arrays import Labels, check_rows, names_of, read_labels, to_array
 from reweigh.labels.noise import NoiseEstimate, confident_classes, estimate_noise, joint_of
 from reweigh.labels.scores import area_under_margin, final_p, margin_score, mean_p, mean_pairwise_p, mixture
 
@@ -25,7 +26,6 @@ Method: TypeAlias = Literal["auto", "final-p", "mean-p", "duel", "aum", "mixture
 METHODS: tuple[Method, ...] = get_args(Method)
 
 Floats: TypeAlias = NDArray[np.float64]
-Labels: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,8 @@ class Suspects:
         class_names: class id -> name.
         sources: N names of examples: files, lines of a table, excerpts of texts, or row numbers.
         description: how the scores were computed.
-        noise: the estimated noise; None after reading a file, which does not contain it.
+        noise: the estimated noise; None after reading a file, which does not contain it, and where only the p of the
+            given labels is known.
     """
 
     index: Labels
@@ -92,10 +93,11 @@ class Suspects:
 
 def find_suspects(
     labels: ArrayLike,
-    pred_probs: ArrayLike,
+    pred_probs: ArrayLike | None = None,
     *,
+    embeddings: ArrayLike | None = None,
     history: ArrayLike | None = None,
-    margins: ArrayLike | None = None,
+    logit_gaps: ArrayLike | None = None,
     rivals: ArrayLike | None = None,
     threshold: float | None = None,
     method: Method = "auto",
@@ -107,11 +109,14 @@ def find_suspects(
 ) -> Suspects:
     """Rank labels by suspicion, classify some of them as wrong, and estimate the noise rate.
 
+    Pass `pred_probs`, `embeddings`, or what a training recorded: `history`, or `logit_gaps` with `rivals`. All arrays
+    may be numpy arrays, tensors of any type, lists, or columns of a data frame.
+
     method      score                                                                  needs
-    final-p     1 - p of the given label                                               pred_probs
+    final-p     1 - p of the given label                                               pred_probs or embeddings
     mean-p      1 - its mean over training                                             history
-    duel        1 - its mean pairwise probability against the strongest other class    margins, rivals
-    aum         area under the margin                                                  margins
+    duel        1 - its mean pairwise probability against the strongest other class    logit_gaps, rivals
+    aum         area under the margin                                                  logit_gaps
     mixture     posterior of the noisy one of two Beta components, fitted to the
                 first available of duel, mean-p and final-p
 
@@ -123,15 +128,24 @@ def find_suspects(
     a posterior above 1/2; otherwise the most suspicious of each class, as many as are estimated to be wrong in that
     class. A rare class is therefore not compared with frequent ones.
 
+    If only the p of the given labels is known (a 2-D `history` alone), no label is suggested, the noise is not
+    estimated, and the issues are those of mixture.
+
     Args:
-        labels: (N,) given class ids.
-        pred_probs: (N, C) probabilities, out of fold or from a model that resists label noise.
-        history: (N, E), p of the given label at E evaluations (`reweigh.lab.record.read_p`).
-        margins: (N, E), logit of the given label minus the largest other logit (`reweigh.lab.record.read_margins`).
+        labels: (N,) class ids, or class names as strings.
+        pred_probs: (N, C) probabilities, out of fold or from a model that resists label noise. With labels as strings
+            the columns are in the order of `class_names`.
+        embeddings: (N, D) features, such as those of a pretrained net; replaces `pred_probs` by cross-fitted
+            predictions of a linear head and of nearest neighbours.
+        history: (N, E), p of the given label at E evaluations (`reweigh.lab.record.read_p`), or (N, E, C), p of all
+            classes.
+        logit_gaps: (N, E), logit of the given label minus the largest other logit (`reweigh.lab.record.read_margins`,
+            `reweigh.Recorder`); NaN where an example was not evaluated. `reweigh.margin.margin` is another quantity: it
+            subtracts the logsumexp of the other logits.
         rivals: (N, E), the class of that other logit.
         threshold: area under the margin below which a label is wrong, found by threshold samples; only for aum.
         method: see above.
-        class_names: class id -> name; numbers by default.
+        class_names: class id -> name; by default the sorted distinct strings, or numbers.
         sources: names of the examples; row numbers by default.
         description: how the scores were computed, for the table; the method's name by default.
         seed, bootstrap: seed and number of the resamples behind the noise estimate's intervals.
@@ -142,68 +156,100 @@ def find_suspects(
     >>> np.flatnonzero(suspects.issue), int(suspects.suggested[7]), suspects.noise.rate
     (array([7]), 0, 0.125)
     """
-    given, probabilities = _check_labels(labels, pred_probs)
-    n, num_classes = probabilities.shape
-    p_history = None if history is None else _check_history("history", history, n)
-    margin_history = None if margins is None else _check_history("margins", margins, n)
+    probabilities = None if pred_probs is None else _check_probabilities(pred_probs)
+    every = None if history is None else to_array(history)
+    of_classes = every if every is not None and every.ndim == 3 else None
+    if of_classes is not None and len(of_classes) and of_classes.shape[1]:
+        mean = _check_probabilities(of_classes.mean(axis=1, dtype=np.float64))
+        probabilities = mean if probabilities is None else probabilities
+    given, names = read_labels(labels, None if probabilities is None else probabilities.shape[1], class_names)
+    n, num_classes, rows = len(given), len(names), np.arange(len(given))
+    if embeddings is not None:
+        if probabilities is not None:
+            raise ValueError("embeddings replaces pred_probs; pass one of them")
+        from reweigh.labels.embeddings import probabilities_of
+
+        probabilities = probabilities_of(given, embeddings, num_classes, seed=seed)
+    if probabilities is not None and len(probabilities) != n:
+        name = "pred_probs" if pred_probs is not None else "history"
+        raise ValueError(f"labels has {n} entries and {name} {len(probabilities)} rows; expected the same number")
+    if every is not None:
+        every = _check_evaluations("history", every if of_classes is None else of_classes[rows, :, given], n)
+    gaps = None if logit_gaps is None else _check_evaluations("logit_gaps", to_array(logit_gaps), n)
     pairwise = None
     if rivals is not None:
-        if margin_history is None:
-            raise ValueError("rivals needs margins; pass both")
-        strongest = _check_rivals(rivals, margin_history.shape, num_classes)
-        pairwise = mean_pairwise_p(given, margin_history, strongest, num_classes)
-    method = choose_method(
-        method, history=p_history is not None, margins=margins is not None, rivals=rivals is not None
-    )
-    if threshold is not None and method != "aum":
-        raise ValueError(f"threshold is {threshold:g}, but method is {method!r}; only 'aum' uses a threshold")
-    if method != "final-p" and pairwise is not None:
+        if gaps is None:
+            raise ValueError("rivals needs logit_gaps; pass both")
+        strongest = _check_rivals(rivals, gaps.shape, num_classes)
+        pairwise = mean_pairwise_p(given, gaps, strongest, num_classes)
+    chosen = choose_method(method, history=every is not None, logit_gaps=gaps is not None, rivals=pairwise is not None)
+    if chosen == "final-p" and probabilities is None:
+        raise ValueError(f"method {method!r} needs pred_probs or embeddings")
+    if threshold is not None and chosen != "aum":
+        raise ValueError(f"threshold is {threshold:g}, but method is {chosen!r}; only 'aum' uses a threshold")
+    if probabilities is None or (chosen != "final-p" and pairwise is not None):
         probabilities = pairwise
 
-    score = final_p(given, probabilities)  # the score of final-p and duel
-    if p_history is not None and (method == "mean-p" or (method == "mixture" and pairwise is None)):
-        score = mean_p(p_history)
-    if method == "mixture":
-        score = mixture(score)
-    if method == "aum" and margin_history is not None:
-        score = margin_score(area_under_margin(margin_history), threshold or 0.0)
-
-    rows = np.arange(n)
-    agrees = probabilities[rows, given] >= probabilities.max(axis=1)  # a tie is no disagreement
-    suggested = np.where(agrees, given, probabilities.argmax(axis=1))
-    if method == "mixture" or threshold is not None:
-        issue = (score > 0.5) & (suggested != given)
+    if every is not None and (chosen == "mean-p" or (chosen == "mixture" and pairwise is None)):
+        score = mean_p(every)
+    elif chosen == "aum" and gaps is not None:
+        score = margin_score(area_under_margin(gaps), threshold or 0.0)
     else:
-        issue = _most_suspicious(given, suggested, score, probabilities)
+        assert probabilities is not None
+        score = final_p(given, probabilities)  # the score of final-p and duel
+    if chosen == "mixture":
+        score = mixture(score)
+
+    if probabilities is None:
+        p_given = p_suggested = 1.0 - mean_p(every) if every is not None else 1.0 - score
+        classes, noise, issue = given, None, (score if chosen == "mixture" else mixture(score)) > 0.5
+    else:
+        classes = suggested(given, probabilities)
+        p_given, p_suggested = probabilities[rows, given], probabilities[rows, classes]
+        noise = estimate_noise(given, probabilities, seed=seed, bootstrap=bootstrap)
+        if chosen == "mixture" or threshold is not None:
+            issue = (score > 0.5) & (classes != given)
+        else:
+            issue = _most_suspicious(given, classes, score, probabilities)
     return Suspects(
         index=rows,
         given=given,
-        suggested=suggested,
+        suggested=classes,
         score=score,
         issue=issue,
-        p_given=probabilities[rows, given],
-        p_suggested=probabilities[rows, suggested],
-        class_names=_names("class_names", class_names, num_classes, "classes"),
-        sources=_names("sources", sources, n, "examples"),
-        description=description or method,
-        noise=estimate_noise(given, probabilities, seed=seed, bootstrap=bootstrap),
+        p_given=p_given,
+        p_suggested=p_suggested,
+        class_names=names,
+        sources=names_of("sources", sources, n, "examples"),
+        description=description or chosen,
+        noise=noise,
     )
 
 
-def choose_method(method: str, *, history: bool, margins: bool, rivals: bool) -> Method:
+def suggested(labels: Labels, pred_probs: NDArray[np.floating[Any]]) -> Labels:
+    """Return the most probable class of each example; the given one if no class has a higher probability.
+
+    >>> suggested(np.array([1, 1]), np.array([[0.5, 0.5], [0.6, 0.4]]))
+    array([1, 0])
+    """
+    agrees = pred_probs[np.arange(len(labels)), labels] >= pred_probs.max(axis=1)
+    return np.where(agrees, labels, pred_probs.argmax(axis=1))
+
+
+def choose_method(method: str, *, history: bool, logit_gaps: bool, rivals: bool) -> Method:
     """Resolve "auto" to the best method that the available arrays allow, and check any other.
 
     Raises:
         ValueError: the method is unknown, or its arrays are not available.
 
-    >>> choose_method("auto", history=True, margins=False, rivals=False)
+    >>> choose_method("auto", history=True, logit_gaps=False, rivals=False)
     'mean-p'
     """
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; expected one of {', '.join(METHODS)}")
     if method == "auto":
         return "duel" if rivals else "mean-p" if history else "final-p"
-    needs = {"mean-p": ("history", history), "aum": ("margins", margins), "duel": ("rivals", rivals)}
+    needs = {"mean-p": ("history", history), "aum": ("logit_gaps", logit_gaps), "duel": ("rivals", rivals)}
     name, is_available = needs.get(method, ("", True))
     if not is_available:
         raise ValueError(f"method {method!r} needs {name}")
@@ -222,52 +268,31 @@ def _most_suspicious(given: Labels, suggested: Labels, score: Floats, probabilit
     return issue
 
 
-def _check_labels(labels: ArrayLike, pred_probs: ArrayLike) -> tuple[Labels, Floats]:
-    """Return both as arrays of int64 and float64; ValueError if either is invalid."""
-    given, probabilities = np.asarray(labels), np.asarray(pred_probs)
-    if given.ndim != 1 or given.dtype.kind not in "iu":
-        raise ValueError(f"labels must be (N,) integers, not {given.shape} of {given.dtype}")
+def _check_probabilities(pred_probs: ArrayLike) -> Floats:
+    """Return pred_probs as an array of float64; ValueError if it is invalid."""
+    probabilities = to_array(pred_probs)
     if probabilities.ndim != 2 or probabilities.dtype.kind != "f" or probabilities.shape[1] < 2:
         raise ValueError(f"pred_probs must be (N, C) floats, not {probabilities.shape} of {probabilities.dtype}")
-    if len(given) != len(probabilities) or not len(given):
-        sizes = f"labels has {len(given)} entries and pred_probs {len(probabilities)} rows"
-        raise ValueError(f"{sizes}; expected the same number, 1 or more")
     probabilities = probabilities.astype(np.float64)
-    num_classes = probabilities.shape[1]
-    _check_rows("labels", f"from 0 to {num_classes - 1}", (given < 0) | (given >= num_classes))
     inside = (probabilities >= 0) & (probabilities <= 1 + 1e-6)  # False for NaN, too
-    _check_rows("pred_probs", "between 0 and 1", ~inside.all(axis=1))
-    _check_rows("pred_probs", "rows that sum to 1", np.abs(probabilities.sum(axis=1) - 1) > 1e-2)
-    return given.astype(np.int64), np.minimum(probabilities, 1.0)
+    check_rows("pred_probs", "between 0 and 1", ~inside.all(axis=1))
+    check_rows("pred_probs", "rows that sum to 1", np.abs(probabilities.sum(axis=1) - 1) > 1e-2)
+    clipped: Floats = np.minimum(probabilities, 1.0)
+    return clipped
 
 
-def _check_history(name: str, values: ArrayLike, n: int) -> Floats:
-    array = np.asarray(values)
+def _check_evaluations(name: str, array: NDArray[Any], n: int) -> Floats:
     if array.ndim != 2 or len(array) != n or not array.shape[1] or array.dtype.kind != "f":
         raise ValueError(f"{name} must be ({n}, E) floats for E evaluations, not {array.shape} of {array.dtype}")
-    _check_rows(name, "numbers", np.isnan(array).any(axis=1))
     if name == "history":
-        _check_rows(name, "between 0 and 1", ((array < 0) | (array > 1)).any(axis=1))
+        check_rows(name, "between 0 and 1", ~((array >= 0) & (array <= 1)).all(axis=1))
+    check_rows(name, "numbers", np.isnan(array).all(axis=1))
     return array.astype(np.float64)
 
 
 def _check_rivals(values: ArrayLike, shape: tuple[int, ...], num_classes: int) -> NDArray[Any]:
-    array = np.asarray(values)
+    array = to_array(values)
     if array.shape != shape or array.dtype.kind not in "iu":
-        raise ValueError(f"rivals must be {shape} integers, the shape of margins, not {array.shape} of {array.dtype}")
-    _check_rows("rivals", f"from 0 to {num_classes - 1}", ((array < 0) | (array >= num_classes)).any(axis=1))
+        raise ValueError(f"rivals must be {shape} integers, like logit_gaps, not {array.shape} of {array.dtype}")
+    check_rows("rivals", f"from 0 to {num_classes - 1}", ((array < 0) | (array >= num_classes)).any(axis=1))
     return array
-
-
-def _check_rows(name: str, expected: str, invalid: NDArray[np.bool_] | np.bool_) -> None:
-    if invalid.any():
-        row, count = int(invalid.argmax()), int(invalid.sum())
-        raise ValueError(f"{name} must be {expected}; row {row} is not ({count} such rows)")
-
-
-def _names(name: str, values: Sequence[str] | None, count: int, kind: str) -> tuple[str, ...]:
-    if values is None:
-        return tuple(map(str, range(count)))
-    if len(values) != count:
-        raise ValueError(f"{name} has {len(values)} entries for {count} {kind}")
-    return tuple(values)

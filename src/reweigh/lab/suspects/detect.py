@@ -96,7 +96,7 @@ class Evidence:
         return choose_method(
             method,
             history=self.history is not None,
-            margins=self.margins is not None,
+            logit_gaps=self.margins is not None,
             rivals=self.rivals is not None,
         )
 
@@ -168,7 +168,7 @@ def suspects_of(
         material.train.labels,
         evidence.pred_probs,
         history=evidence.history,
-        margins=evidence.margins,
+        logit_gaps=evidence.margins,
         rivals=evidence.rivals,
         threshold=evidence.threshold,
         method=method,
