@@ -33,6 +33,8 @@ PROGRAMS = [
 ]
 
 
+# the packages that a page's code needs beyond those of the tests
+PACKAGES = {"transformers.md": ("transformers", "accelerate")}
 # the guide trains three nets
 TIMED = [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name == "guide.md")) for page in PAGES]
 
@@ -40,6 +42,8 @@ TIMED = [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name 
 @pytest.mark.parametrize("page", TIMED)
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the blocks of a page in order, in an empty folder and one namespace; Python must print the output shown."""
+    for package in PACKAGES.get(page.name, ()):
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     for language, code, shown in BLOCK.findall(page.read_text(encoding="utf-8")):

@@ -1,0 +1,112 @@
+"""Tiny random models and data for the tests of integrations, in a module that spawned processes can import."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reweigh import CCE, DM, GCE, MAE, Weighting
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+VOCABULARY = 23
+WEIGHTINGS: dict[str, Weighting] = {"CCE": CCE(), "MAE": MAE(), "GCE": GCE(0.7), "DM": DM(0.5, 8)}
+
+
+def llama(seed: int = 0, **settings: Any) -> Any:
+    """Return a Llama of two layers with random weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=VOCABULARY, pad_token_id=0, initializer_range=0.3, **{**sizes, **settings})
+    return LlamaForCausalLM(config)
+
+
+def token_data(n: int = 16, length: int = 10) -> list[dict[str, Any]]:
+    """Return n sequences whose labels ignore prompts of different lengths."""
+    rng = torch.Generator().manual_seed(1)
+    tokens = torch.randint(1, VOCABULARY, (n, length), generator=rng)
+    labels = tokens.clone()
+    for row, prompt in enumerate(torch.randint(1, length - 2, (n,), generator=rng).tolist()):
+        labels[row, :prompt] = -100
+    return [{"input_ids": x, "labels": y} for x, y in zip(tokens, labels, strict=True)]
+
+
+def arguments(folder: Path, **settings: Any) -> Any:
+    """Return arguments of a `Trainer` on a CPU: plain SGD, two steps of eight sequences."""
+    from transformers import TrainingArguments
+
+    fixed = {
+        "per_device_train_batch_size": 8,
+        "max_steps": 2,
+        "learning_rate": 0.5,
+        "optim": "sgd",
+        "lr_scheduler_type": "constant",
+        "max_grad_norm": 0.0,
+        "use_cpu": True,
+        "report_to": "none",
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "disable_tqdm": True,
+        "dataloader_pin_memory": False,
+        "train_sampling_strategy": "sequential",
+    }
+    return TrainingArguments(output_dir=str(folder), **{**fixed, **settings})
+
+
+def parameters_of(model: nn.Module) -> Tensor:
+    return torch.cat([each.detach().flatten() for each in model.parameters()])
+
+
+def join(rank: int, port: int) -> None:
+    """Set the environment of one of two processes on a CPU, as `torchrun` does."""
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in place.items()})
+    os.environ.update(MASTER_ADDR="127.0.0.1", GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+    torch.set_num_threads(1)
+
+
+def data_parallel(rank: int, port: int, folder: str) -> None:
+    """Train as rank of two, with and without a fused head, and save the parameters."""
+    join(rank, port)
+    import torch.distributed as dist
+
+    from integrations.test_transformers import trained
+
+    settings = {"ddp_backend": "gloo"}
+    results = {}
+    for name, weighting in WEIGHTINGS.items():
+        for fused in (False, True):
+            results[name, fused] = trained(Path(folder), weighting, 4, 1, fused, **settings)
+    torch.save(results, Path(folder) / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+def sharded(rank: int, port: int, folder: str) -> None:
+    """Save the gradients of a model with a fused head that FSDP2 shards, with the model or alone."""
+    join(rank, port)
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    from reweigh.integrations.transformers import fuse_head
+
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    rows = token_data(4)[2 * rank : 2 * rank + 2]
+    batch = {name: torch.stack([row[name] for row in rows]) for name in ("input_ids", "labels")}
+    for case in ("with the model", "alone"):
+        model = fuse_head(llama(), GCE(0.7))
+        if case == "alone":
+            fully_shard(model.lm_head)
+        for layer in model.model.layers:
+            fully_shard(layer)
+        fully_shard(model)
+        (2 * model(**batch, num_items_in_batch=10).loss).backward()  # FSDP2 averages
+        gradients = {name: each.grad.full_tensor() for name, each in model.named_parameters()}
+        if rank == 0:
+            torch.save(gradients, Path(folder) / f"{case}.pt")
+    dist.destroy_process_group()
