@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,7 +200,7 @@ def test_a_full_disk_under_the_database_is_reported_and_loses_nothing(make: Make
 
 
 def test_the_command_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["reweigh.lab.search.search"], "open_storage", lambda url: full(open_storage(url)))
+    monkeypatch.setattr("reweigh.lab.search.storage.open_storage", lambda url: full(open_storage(url)))
     space = f"DM(lam={{{', '.join(str(i / 100) for i in range(100))}}}, beta=2)"
     words = options({**SMALL, **CPU, "data": "digits", "space": space, "runs": tmp_path})
     ended = CliRunner().invoke(app, ["search", *words])

@@ -11,15 +11,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Event, Thread
+from typing import NamedTuple
 
 import pytest
 from optuna.trial import TrialState
 
+from reweigh.lab.search import search
 from reweigh.lab.search.plan import plan_search
 from reweigh.lab.search.storage import open_storage
-from reweigh.lab.search.study import open_study, slots
+from reweigh.lab.search.study import Slot, open_study, slots
 
 USER = "postgres"
 PROGRAM = """
@@ -53,8 +56,15 @@ def as_user(*command: str) -> None:
     subprocess.run(words, check=True, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
 
 
+class Server(NamedTuple):
+    """A running server: its URL, and a function that stops it, waits and starts it again."""
+
+    url: str
+    restart: Callable[[], None]
+
+
 @pytest.fixture
-def url() -> Iterator[str]:
+def server() -> Iterator[Server]:
     programs = binaries()
     if programs is None:
         pytest.skip("PostgreSQL is not installed (apt-get install postgresql)")
@@ -71,17 +81,28 @@ def url() -> Iterator[str]:
     try:
         as_user(str(programs / "initdb"), "-D", data, "-U", USER, "-A", "trust", "--no-sync")
         settings = f"-h 127.0.0.1 -p {port} -k {folder} -F"
-        as_user(str(programs / "pg_ctl"), "-D", data, "-l", f"{folder}/log", "-w", "-o", settings, "start")
+        control = [str(programs / "pg_ctl"), "-D", data, "-w"]
+
+        def start() -> None:
+            as_user(*control, "-l", f"{folder}/log", "-o", settings, "start")
+
+        def restart() -> None:
+            as_user(*control, "-m", "fast", "stop")
+            time.sleep(1)
+            start()
+
+        start()
         try:
-            yield f"postgresql+psycopg://{USER}@127.0.0.1:{port}/postgres"
+            yield Server(f"postgresql+psycopg://{USER}@127.0.0.1:{port}/postgres", restart)
         finally:
-            as_user(str(programs / "pg_ctl"), "-D", data, "-m", "immediate", "-w", "stop")
+            as_user(*control, "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.slow
-def test_two_workers_on_postgres_one_of_which_is_killed(url: str, tmp_path: Path) -> None:
+def test_two_workers_on_postgres_one_of_which_is_killed(server: Server, tmp_path: Path) -> None:
+    url = server.url
     fields = {"data": "digits", "net": "mlp-32", "weighting": "CCE"}
     plan = plan_search(fields, "lr=0.01..1:log, momentum={0.5, 0.9}", trials=20, prune=False)
     storage = open_storage(url)
@@ -107,3 +128,36 @@ def test_two_workers_on_postgres_one_of_which_is_killed(url: str, tmp_path: Path
     assert Counter(finished) == Counter(range(20))
     assert not [trial for trial in trials if not trial.state.is_finished()]
     storage.engine.dispose()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_search_survives_three_restarts_of_its_database(server: Server, tmp_path: Path) -> None:
+    fields = {"data": "digits", "net": "mlp-8", "weighting": "CCE", "iterations": 400, "evaluate_every": 20}
+    plan = plan_search(fields, "lr=0.01..0.3:log", trials=8, seeds=(0,))
+    done, restarts = [0], 0
+    finished = Event()
+
+    def watch(stage: str, found: Sequence[Slot]) -> None:
+        done[0] = sum(slot.is_finished for slot in found) + (8 if stage == "final" else 0)
+
+    def restart_under_load() -> None:
+        nonlocal restarts
+        for count in (1, 3, 5):
+            while done[0] < count and not finished.is_set():
+                time.sleep(0.05)
+            server.restart()
+            restarts += 1
+
+    thread = Thread(target=restart_under_load)
+    thread.start()
+    try:
+        outcome = search(
+            plan, tmp_path, storage=server.url, workers=2, where={"device": "cpu"}, watch=watch, beat=0.5, grace=20
+        )
+    finally:
+        finished.set()
+        thread.join()
+    assert restarts == 3
+    assert {trial.state for trial in outcome.trials} <= {"done", "pruned"}
+    assert [final.seed for final in outcome.finals] == [0]

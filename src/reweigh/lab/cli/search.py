@@ -107,8 +107,9 @@ def search(
 
 
 def _joined(space: str | None, fields: dict[str, Any], storage: str | None, study: str | None) -> tuple[Plan, str]:
-    from reweigh.lab.search.storage import open_storage
+    from reweigh.lab.search.storage import use_database
     from reweigh.lab.search.study import join_study
+    from reweigh.lab.search.worker import GRACE
 
     if space is not None or fields:
         raise ValueError(
@@ -116,7 +117,8 @@ def _joined(space: str | None, fields: dict[str, Any], storage: str | None, stud
         )
     if storage is None or study is None:
         raise ValueError("--join needs --storage and --study")
-    return join_study(open_storage(storage), study)[1], study
+    with use_database(storage, GRACE) as opened:
+        return join_study(opened, study)[1], study
 
 
 def _execute(

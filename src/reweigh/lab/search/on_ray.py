@@ -14,7 +14,7 @@ import optuna
 
 from reweigh.errors import DataError, require
 from reweigh.lab.search.plan import Plan
-from reweigh.lab.search.storage import database_errors, open_storage, silence_optuna
+from reweigh.lab.search.storage import silence_optuna, use_database
 from reweigh.lab.search.study import join_study, slots
 from reweigh.lab.search.worker import ENVIRONMENT_ERRORS, Site, work
 from reweigh.lab.search.workers import workers_failed
@@ -72,8 +72,8 @@ def _one_slot(config: dict[str, Any]) -> None:
     site = Site.from_mapping(config["site"])
     report: dict[str, Any] = {"finished": 0, "error": "", "bad_data": False}
     try:
-        with database_errors(site.storage):
-            study, plan = join_study(open_storage(site.storage), config["study"])
+        with use_database(site.storage, site.grace) as storage:
+            study, plan = join_study(storage, config["study"])
             objective = run_objective(site.runs, plan.score)
             report["finished"] = work(
                 study, plan, objective, where=site.where, beat=site.beat, grace=site.grace, most=1

@@ -14,7 +14,7 @@ from reweigh.lab.record.files import make_folder, replace_file, write_json
 from reweigh.lab.search.on_ray import run_on_ray
 from reweigh.lab.search.outcome import Outcome, read_outcome
 from reweigh.lab.search.plan import Plan
-from reweigh.lab.search.storage import database_errors, open_storage, optuna_silenced, sqlite_url
+from reweigh.lab.search.storage import optuna_silenced, sqlite_url, use_database
 from reweigh.lab.search.study import Keeper, Slot, open_study, reopen, slots
 from reweigh.lab.search.worker import BEAT, GRACE, Call, Site, work
 from reweigh.lab.search.workers import run_workers
@@ -73,7 +73,6 @@ def search(
 
         corner = next(plan.space.corners())
         check_trusted(plan.run_of(corner, site.where), plan.judged)
-    opened = open_storage(site.storage)
 
     def finish_stage(stage: str, part: Plan, study_name: str) -> optuna.Study:
         study = open_study(part, opened, study_name)
@@ -88,7 +87,7 @@ def search(
         _finish(study, part, site, workers, on, lambda now: watch(stage, now), should_stop)
         return study
 
-    with database_errors(site.storage):
+    with use_database(site.storage, grace) as opened:
         study = finish_stage("trials", plan, name)
         outcome = read_outcome(study, plan, root)
         if outcome.best is None or outcome.best.point is None:

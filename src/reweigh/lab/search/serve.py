@@ -11,7 +11,7 @@ import sys
 import threading
 
 from reweigh.errors import DataError
-from reweigh.lab.search.storage import database_errors, open_storage, silence_optuna
+from reweigh.lab.search.storage import silence_optuna, use_database
 from reweigh.lab.search.study import join_study
 from reweigh.lab.search.worker import ENVIRONMENT_ERRORS, Site, work
 from reweigh.lab.search.workers import BAD_DATA
@@ -33,8 +33,8 @@ def main() -> None:
         torch.set_num_threads(threads)
     silence_optuna()
     try:
-        with database_errors(site.storage):
-            study, plan = join_study(open_storage(site.storage), name)
+        with use_database(site.storage, site.grace) as storage:
+            study, plan = join_study(storage, name)
             objective = run_objective(site.runs, plan.score)
             work(study, plan, objective, where=site.where, should_leave=leave.is_set, beat=site.beat, grace=site.grace)
     except ENVIRONMENT_ERRORS as error:

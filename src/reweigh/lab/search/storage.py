@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import optuna
 import sqlalchemy
 from optuna.exceptions import StorageInternalError
-from optuna.storages import RDBStorage
+from optuna.storages import BaseStorage, RDBStorage, get_storage
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
+T = TypeVar("T")
+
+_OPERATIONS = [name for name, value in vars(BaseStorage).items() if callable(value) and not name.startswith("_")]
+PAUSE = 1.0  # seconds between attempts to reach a database that does not answer
 BUSY_TIMEOUT = 120  # seconds that a transaction waits for another
 ATTEMPTS = 5  # at creating tables, which another process may be creating too
 
@@ -69,6 +73,52 @@ def open_storage(url: str) -> RDBStorage:
                 raise ConnectionError(_message("opened", url, error)) from error
             time.sleep(random.uniform(0.1, 1.0))
     raise AssertionError("the last attempt returns or raises")
+
+
+@contextmanager
+def use_database(url: str, patience: float) -> Iterator[BaseStorage]:
+    """Open the database for a block; its errors within the block become ConnectionError with a readable message.
+
+    While the server does not answer, the opening and every operation are repeated. An operation that succeeded without
+    an answer is done twice, which the rules of the slots allow for. An SQLite file has no server, so its errors are
+    raised at once.
+
+    Args:
+        url: of the database.
+        patience: seconds to repeat an operation.
+    """
+    if is_sqlite(url):
+        patience = 0.0
+    opened = repeat(lambda: open_storage(url), patience)
+    storage = get_storage(opened)
+    for name in _OPERATIONS:
+        operation = getattr(storage, name)
+        setattr(storage, name, lambda *given, do=operation, **named: repeat(lambda: do(*given, **named), patience))
+    try:
+        with database_errors(url):
+            yield storage
+    finally:
+        opened.engine.dispose()
+
+
+def repeat(operation: Callable[[], T], patience: float) -> T:
+    """Return the result of an operation, which is repeated for `patience` seconds while the database is unreachable."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return operation()
+        except (SQLAlchemyError, StorageInternalError, ConnectionError) as error:
+            if time.monotonic() >= end or not _is_unreachable(error):
+                raise
+        time.sleep(PAUSE)
+
+
+def _is_unreachable(error: Exception) -> bool:
+    """Return whether the server did not answer, or ended the connection."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OperationalError | InterfaceError):
+        cause = cause.__cause__
+    return cause is not None
 
 
 @contextmanager
