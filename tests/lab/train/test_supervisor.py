@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -60,6 +61,26 @@ if os.environ["RANK"] == "1" and done < 3:
     assert ended.launches == 3
     assert all("rank 1 was killed by signal 9" in why for why in ended.failures)
     assert all("restarting" in line for line in told)
+
+
+def test_folders_of_killed_supervisors_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    module, sleep = ["-m", "reweigh.lab.train.supervisor", "--ranks", "1", "--", "-c"], "import time; time.sleep(60)"
+    commands = [[sys.executable, *module, sleep] for _ in range(2)]
+    killed, working = (subprocess.Popen(command, start_new_session=True) for command in commands)
+    try:
+        while len(folders := set(tmp_path.iterdir())) < 2 or not all((folder / ".lock").exists() for folder in folders):
+            time.sleep(0.02)
+        killed.kill()
+        killed.wait()
+        assert supervise(["-c", "pass"], 1).code == 0
+        (left,) = tmp_path.iterdir()
+        assert left in folders, "the folder of the one that works stays"
+    finally:
+        for process in (killed, working):
+            os.killpg(process.pid, signal.SIGKILL)  # with its rank
+        working.wait()
 
 
 def test_a_hang_is_a_failure_and_getting_nowhere_is_the_end(tmp_path: Path) -> None:

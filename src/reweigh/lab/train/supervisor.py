@@ -13,18 +13,24 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from reweigh.lab.record.files import Lock
+
 FOLDER = "REWEIGH_HEARTBEAT"
 FINAL = (2, 3, 4, 130)  # wrong usage, bad data, stopped on request: a restart would end the same way
+_PREFIX = "reweigh-heartbeats-"
 GRACE = 30.0  # seconds for a rank to write its checkpoint after a request to stop
 
 
@@ -47,7 +53,8 @@ def heartbeat(environ: Mapping[str, str] = os.environ, interval: float = 0.5) ->
         nonlocal last, count
         if (now := time.monotonic()) - last >= interval:
             last, count = now, count + 1
-            path.write_text(f"{step} {count}")  # the count, because an evaluation does not change the step
+            with suppress(FileNotFoundError):  # the supervisor was killed, and the next one has removed its folder
+                path.write_text(f"{step} {count}")  # the count, because an evaluation does not change the step
 
     return beat
 
@@ -78,9 +85,10 @@ def supervise(
     """
     failures: list[str] = []
     reached, in_vain = -1, 0
+    _remove_abandoned()
     with _Signals() as received:
         while True:
-            with tempfile.TemporaryDirectory(prefix="reweigh-") as folder:
+            with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder, Lock(Path(folder)):
                 processes = _launch(arguments, ranks, Path(folder))
                 launched(processes)
                 try:
@@ -97,6 +105,18 @@ def supervise(
                 log(f"{why}; {in_vain} launches in a row made no progress after iteration {max(reached, 0)}: stopping")
                 return SupervisorResult(code, len(failures), tuple(failures[:-1]))
             log(f"{why}; restarting from the newest checkpoint")
+
+
+def _remove_abandoned() -> None:
+    """Remove the temporary folders of supervisors that were killed: those of this user that nobody has locked."""
+    if sys.platform == "win32":  # there are no locks
+        return
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # LockedError is one, and another supervisor may be removing it
+            about = folder.lstat()
+            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid():
+                with Lock(folder):
+                    shutil.rmtree(folder)
 
 
 def _launch(arguments: Sequence[str], ranks: int, folder: Path) -> list[subprocess.Popen[bytes]]:
