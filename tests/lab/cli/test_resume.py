@@ -42,8 +42,10 @@ def test_resume_all_continues_after_a_broken_run(reweigh, halfway: Path) -> None
     assert {run["run"]: run["state"] for run in ended.json["runs"]} == {"broken": "failed", halfway.name: "done"}
     assert (halfway / "result.json").is_file()
     shutil.rmtree(root / "broken")
+    (halfway / "checkpoint.pt").write_bytes(b"left by a kill after the result")
     ended = reweigh("resume", "--all", root)
     assert (ended.code, ended.stdout) == (0, f"nothing to resume in {root}\n")
+    assert not (halfway / "checkpoint.pt").exists()
 
 
 def test_execution_fields_may_change(reweigh, halfway: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from reweigh.errors import DataError
 from reweigh.lab.record import read_header, read_p, read_rows
 from reweigh.lab.record.files import sha256_of
 from reweigh.lab.run import Interrupted, Update, execute
-from reweigh.lab.run.material import gather
+from reweigh.lab.run.material import Material, gather
 from reweigh.lab.run.parts import net_of
 from reweigh.lab.spec import Run
 from reweigh.lab.train.model import load_model
@@ -289,3 +291,30 @@ def test_every_kind_of_dropout_is_drawn_from_the_seed() -> None:
 def test_a_mapping_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"run must be a reweigh.Run, got a dict: Run.from_mapping reads a dict"):
         execute(DIGITS.to_mapping(), tmp_path)  # type: ignore[arg-type]
+
+
+def test_checkpoints_left_by_a_kill_at_the_end_are_removed(tmp_path: Path) -> None:
+    folder = execute(DIGITS, tmp_path)
+    for name in ("checkpoint.pt", "checkpoint.previous.pt"):
+        (folder / name).write_bytes(b"left by a kill between the result and the removal")
+    assert execute(DIGITS, tmp_path) == folder
+    assert not list(folder.glob("checkpoint*"))
+
+
+def test_a_run_that_another_process_finished_meanwhile_is_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    updates: list[Update] = []
+    module = sys.modules["reweigh.lab.run.execute"]
+
+    def gather_while_another_finishes(run: Run) -> Material:
+        with monkeypatch.context() as other:
+            other.setattr(module, "gather", gather)
+            other.setattr(module, "_GATHERING", nullcontext())
+            execute(run, tmp_path)
+        return gather(run)
+
+    monkeypatch.setattr(module, "gather", gather_while_another_finishes)
+    folder = execute(DIGITS, tmp_path, watch=updates.append)
+    assert (folder / "result.json").exists()
+    assert [update.note for update in updates] == ["finished meanwhile by another process"]

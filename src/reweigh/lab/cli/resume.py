@@ -60,6 +60,7 @@ def _run_of(folder: Path, fields: dict[str, Any]) -> Run:
 def _resume_all(root: Path, fields: dict[str, Any], jobs: int, speed: Speed, as_json: bool) -> None:
     """Resume all unfinished runs, also when some of them fail or cannot be read."""
     from reweigh.lab.record import list_runs
+    from reweigh.lab.train import checkpoint
 
     if not root.is_dir():
         raise DataError(f"{root}: no such folder")
@@ -67,6 +68,7 @@ def _resume_all(root: Path, fields: dict[str, Any], jobs: int, speed: Speed, as_
     failed: list[RunOutcome] = []
     for summary in list_runs(root):
         if summary.state == "done":
+            checkpoint.remove(summary.folder / "checkpoint.pt")  # left by a process that was killed at its very end
             continue
         try:
             if summary.problem is not None:

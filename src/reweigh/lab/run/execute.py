@@ -17,7 +17,7 @@ from reweigh.errors import DataError
 from reweigh.lab.data.dataset import TEST
 from reweigh.lab.methods.protocol import Method
 from reweigh.lab.nets.registry import check_reads
-from reweigh.lab.record import Record, environment, read_rows, summarise
+from reweigh.lab.record import Record, RecordError, environment, read_rows, summarise
 from reweigh.lab.record.files import make_folder
 from reweigh.lab.run.machine import autocast_of, device_of, machine
 from reweigh.lab.run.material import Material, gather
@@ -171,9 +171,7 @@ def train_run(
     """`execute`, in a process whose switches (`machine`), process group and CUDA stream are set."""
     folder = folder_of(run, root)
     if (folder / "result.json").exists():
-        if (problem := summarise(folder).problem) is not None:
-            raise DataError(problem)
-        return folder
+        return _check_finished(folder)
 
     # Set up. The folder is made last, so that a run with invalid settings leaves none.
     device = ranks.device(device_of(run))
@@ -205,7 +203,14 @@ def train_run(
     chunk = 128 if material.train.kind == "files" else 1024
     evaluate = make_evaluator(speed, eager.autocast, chunk, lambda: beat(state.step))
 
-    with _open_record(run, material, folder, device, speed, ranks) as record:
+    try:
+        opened = _open_record(run, material, folder, device, speed, ranks)
+    except RecordError:
+        if ranks.size > 1 or not (folder / "result.json").exists():
+            raise
+        watch(Update(run.iterations, run.iterations, note="finished meanwhile by another process"))
+        return _check_finished(folder)
+    with opened as record:
         # Resume.
         path = folder / "checkpoint.pt"
         resume_note = state.load(path, device)
@@ -261,6 +266,14 @@ def train_run(
             result = result_of(run, material, read_rows(folder), state.best, test) | {"seconds": seconds}
             finish(run, material, method.predictor, state.best, result, record)
         ranks.any(False)  # so that no rank returns before the result is written
+    return folder
+
+
+def _check_finished(folder: Path) -> Path:
+    """Return the folder of a finished run; remove checkpoints that a process killed at its very end has left."""
+    if (problem := summarise(folder).problem) is not None:
+        raise DataError(problem)
+    checkpoint.remove(folder / "checkpoint.pt")
     return folder
 
 

@@ -37,9 +37,7 @@ def finish(run: Run, material: Material, net: nn.Module, best: Best, result: dic
     )
     save_model(record.folder / "model", net, card, best=best.net)
     record.finish(result)
-    path = record.folder / "checkpoint.pt"
-    for file in (path, checkpoint.previous(path)):
-        file.unlink(missing_ok=True)
+    checkpoint.remove(record.folder / "checkpoint.pt")
 
 
 @dataclass

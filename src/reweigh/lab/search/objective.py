@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from reweigh.lab.record import RecordError, read_result, read_rows
+from reweigh.lab.record import read_result, read_rows
 from reweigh.lab.record.files import LockedError
 from reweigh.lab.run import Interrupted, Update, execute
 from reweigh.lab.run.material import check_same_data, gather
@@ -43,9 +43,6 @@ def run_objective(root: Path, score: str) -> Objective:
                 raise StoppedError from None
             except LockedError:
                 time.sleep(POLL)  # of an equal run, or of a worker that was taken for dead
-            except RecordError:
-                if not (folder / "result.json").exists():  # another worker may just have written it
-                    raise
         result = read_result(folder) or {}
         if (step := result.get("diverged")) is not None:
             raise ValueError(f"training diverged at iteration {step}")

@@ -90,6 +90,12 @@ def previous(path: Path) -> Path:
     return path.with_name(f"{path.stem}.previous{path.suffix}")
 
 
+def remove(path: Path) -> None:
+    """Remove the checkpoint at `path` and the previous one, if they exist."""
+    for file in (path, previous(path)):
+        file.unlink(missing_ok=True)
+
+
 def _read(path: Path, map_location: str | torch.device) -> dict[str, Any]:
     try:
         content = path.read_bytes()
