@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from reweigh.errors import DataError
+from reweigh.errors import DataError, DataWarning
 from reweigh.lab.batches.statistics import Normalisation
 from reweigh.lab.data.digits import load as load_digits
 from reweigh.lab.nets.registry import build
@@ -72,8 +72,22 @@ def test_a_folder_of_pictures(tmp_path: Path) -> None:
         predict(model, folder)
     (folder / "light" / "again").unlink()
     (folder / "notes.txt").write_text("no picture")
-    with pytest.raises(DataError, match=r"1 of 17 images cannot be read:\n.*notes\.txt"):
+    with pytest.warns(DataWarning, match=r"skipped files that are not images: 1 \(notes.txt\)"):
+        assert len(predict(model, folder).examples) == 16
+    (folder / "broken.png").write_text("no picture")
+    with pytest.warns(DataWarning), pytest.raises(DataError, match=r"1 of 17 images cannot be read:\n.*broken\.png"):
         predict(model, folder)
+
+
+def test_a_model_for_large_images_keeps_its_stem(tmp_path: Path) -> None:
+    labels = np.arange(10) % 2
+    images = np.repeat(labels * 200, 96 * 96 * 3).reshape(10, 96, 96, 3).astype(np.uint8)
+    np.savez(tmp_path / "train.npz", x_train=images, y_train=labels)
+    model = trained(tmp_path / "runs", str(tmp_path / "train.npz"), "resnet20", iterations=2, evaluate_every=2)
+    net, card = load_model(model)
+    assert card.large_stem
+    assert net.state_dict()["conv1.weight"].shape[2] == 7
+    assert len(predict(model, tmp_path / "train.npz").classes) == 10
 
 
 def test_images_in_an_array_for_a_net_that_reads_images(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from reweigh.lab.data.source.text import read_lines
 from reweigh.lab.data.table import standardise
 from reweigh.lab.run.machine import autocast_of, device_of
 from reweigh.lab.run.material import Material, readable
+from reweigh.lab.run.memory import activations, evaluation_batch
 from reweigh.lab.run.parts import batches_of
 from reweigh.lab.spec import Run
 from reweigh.lab.spec.checks import height_and_width
@@ -95,8 +96,9 @@ def predict(
     batches = batches_of(run, part, material, target, order=None)
     net, autocast = net.to(target), autocast_of(run, target)
     rows: list[torch.Tensor] = []
+    largest = activations(net, card.shape)[1]
     with torch.no_grad():
-        for batch in batches.evaluation(BATCH):
+        for batch in batches.evaluation(evaluation_batch(largest, BATCH)):
             with autocast():
                 logits = net(batch.inputs)
             rows.append(logits.double().softmax(1).cpu())

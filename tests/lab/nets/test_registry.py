@@ -59,3 +59,17 @@ def test_a_slip_in_the_widths_is_told_how_they_are_written(name: str) -> None:
 def test_a_net_that_no_memory_holds(name: str) -> None:
     with pytest.raises(MemoryError, match=f"net '{name}' is too large"):
         build(name, 2, 64, generator=seeded(name))
+
+
+@pytest.mark.parametrize("name", ["resnet20", "resnet44-projection", "resnet18", "preact-resnet18", "cae-resnet20"])
+def test_large_images_get_the_stem_of_imagenet(name: str) -> None:
+    small, large = (build(name, 2, generator=seeded(name), large=large) for large in (False, True))
+    sizes = [next(p.shape[2] for p in net.parameters() if p.ndim == 4) for net in (small, large)]
+    assert sizes == [3, 7]
+    check_reads(large, name, (3, 96, 96))
+
+
+def test_nets_without_a_choice_keep_their_stem() -> None:
+    for name in ("resnet50", "cnn9"):
+        plain, large = (build(name, 2, generator=seeded(name), large=large).state_dict() for large in (False, True))
+        assert {key: value.shape for key, value in plain.items()} == {key: value.shape for key, value in large.items()}

@@ -17,6 +17,7 @@ from reweigh.lab.cli import (
     demo,
     edf,
     explore,
+    nets,
     predict,
     procedure,
     report,
@@ -114,6 +115,7 @@ _add(edf.edf)
 _add(explore.explore)
 _add(report.report)
 app.add_typer(data.app, name="data")
+_add(nets.nets)
 _add(predict.predict)
 _add(retrieve.retrieve)
 _add(suspects.suspects)

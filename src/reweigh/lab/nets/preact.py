@@ -1,4 +1,4 @@
-"""Pre-activation ResNets for 32x32 images (He et al. 2016b): PreAct-ResNet-18, and the wide WRN-56-10."""
+"""Pre-activation ResNets (He et al. 2016b): PreAct-ResNet-18, and the wide WRN-56-10."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class PreActResNet(Net):
         num_classes: C.
         padded: shortcuts by average pooling and zero channels, without parameters, instead of 1x1 convolutions.
         slope: of the leaky ReLU; 0 for ReLU.
+        large: ImageNet's stem (7x7/2, max pool/2) instead of one 3x3 convolution.
         dropout: before the classifier.
     """
 
@@ -32,11 +33,14 @@ class PreActResNet(Net):
         *,
         padded: bool = False,
         slope: float = 0.0,
+        large: bool = False,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(dropout)
         self.slope = slope
-        self.conv = nn.Conv2d(3, stem, 3, padding=1, bias=False)
+        size, stride = (7, 2) if large else (3, 1)
+        self.conv = nn.Conv2d(3, stem, size, stride, padding=size // 2, bias=False)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if large else nn.Identity()
         blocks, channels = [], stem
         for stage, (depth, width) in enumerate(zip(depths, widths, strict=True)):
             for position in range(depth):
@@ -49,7 +53,7 @@ class PreActResNet(Net):
 
     def features(self, x: Tensor) -> Tensor:
         """(N, F): the activated last stage, averaged over the image."""
-        x = self.blocks(self.conv(x))
+        x = self.blocks(self.maxpool(self.conv(x)))
         return functional.leaky_relu(self.bn(x), self.slope).mean((2, 3))
 
 
@@ -82,11 +86,12 @@ class PreActBlock(nn.Module):
         return out + x
 
 
-def preact_resnet18(num_classes: int, dropout: float) -> PreActResNet:
-    """PreAct-ResNet-18 for 32x32 images, about 11.2 M parameters, with the final norm of the original."""
-    return PreActResNet(64, (2, 2, 2, 2), (64, 128, 256, 512), num_classes, dropout=dropout)
+def preact_resnet18(num_classes: int, dropout: float, large: bool = False) -> PreActResNet:
+    """PreAct-ResNet-18, about 11.2 M parameters, with the final norm of the original."""
+    return PreActResNet(64, (2, 2, 2, 2), (64, 128, 256, 512), num_classes, large=large, dropout=dropout)
 
 
-def wrn_56_10(num_classes: int, dropout: float) -> PreActResNet:
+def wrn_56_10(num_classes: int, dropout: float, large: bool = False) -> PreActResNet:
     """WRN-56-10, what MentorNet's program calls resnet101: 84.6 M parameters, leaky ReLU of slope 0.1."""
-    return PreActResNet(16, (9, 9, 9), (160, 320, 640), num_classes, padded=True, slope=0.1, dropout=dropout)
+    widths = (160, 320, 640)
+    return PreActResNet(16, (9, 9, 9), widths, num_classes, padded=True, slope=0.1, large=large, dropout=dropout)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -22,22 +23,41 @@ from reweigh.lab.nets.preact import preact_resnet18, wrn_56_10
 from reweigh.lab.nets.resnet import resnet10_thin, resnet18, resnet34, resnet50, resnet_cifar
 
 SIDES = (8, 16, 32, 64, 128, 224)  # of images that an error message may suggest
+LARGE = 96 * 96
+"""Pixels from which a net with a choice of stems gets that of ImageNet: a 7x7 convolution and a pooling, each /2."""
 
-# Each takes (num_classes, dropout) and reads RGB images.
-IMAGE_NETS: dict[str, Callable[..., Net]] = {
-    **{f"resnet{depth}": partial(resnet_cifar, depth) for depth in (20, 32, 44, 56)},
-    **{f"resnet{depth}-projection": partial(resnet_cifar, depth, shortcut="projection") for depth in (20, 32, 44, 56)},
-    "resnet10-thin": resnet10_thin,
-    "resnet18": resnet18,
-    "resnet34": resnet34,
-    "resnet50": resnet50,
-    "preact-resnet18": preact_resnet18,
-    "wrn-56-10": wrn_56_10,
-    "googlenet-v1": GoogLeNetV1,
-    "googlenet-v1-cifar": GoogLeNetV1Cifar,
-    "bn-inception": BNInception,
-    "cifarnet": CifarNet,
-    "cnn9": CNN9,
+ImageSize = Literal["any", "small", "large"]
+
+
+class ImageNet(NamedTuple):
+    """A net for RGB images: its constructor and the images it is for.
+
+    Attributes:
+        make: takes (num_classes, dropout), and `large` if it is for images of any size.
+        images: "small" (about 32 x 32), "large" (about 224 x 224) or "any", with a stem for each.
+    """
+
+    make: Callable[..., Net]
+    images: ImageSize
+
+
+IMAGE_NETS: dict[str, ImageNet] = {
+    **{f"resnet{depth}": ImageNet(partial(resnet_cifar, depth), "any") for depth in (20, 32, 44, 56)},
+    **{
+        f"resnet{depth}-projection": ImageNet(partial(resnet_cifar, depth, shortcut="projection"), "any")
+        for depth in (20, 32, 44, 56)
+    },
+    "resnet10-thin": ImageNet(resnet10_thin, "large"),
+    "resnet18": ImageNet(resnet18, "any"),
+    "resnet34": ImageNet(resnet34, "any"),
+    "resnet50": ImageNet(resnet50, "large"),
+    "preact-resnet18": ImageNet(preact_resnet18, "any"),
+    "wrn-56-10": ImageNet(wrn_56_10, "any"),
+    "googlenet-v1": ImageNet(GoogLeNetV1, "large"),
+    "googlenet-v1-cifar": ImageNet(GoogLeNetV1Cifar, "small"),
+    "bn-inception": ImageNet(BNInception, "large"),
+    "cifarnet": ImageNet(CifarNet, "small"),
+    "cnn9": ImageNet(CNN9, "small"),
 }
 
 
@@ -56,6 +76,7 @@ def build(
     *,
     generator: torch.Generator,
     dropout: float = 0.0,
+    large: bool = False,
 ) -> Net:
     """Build the net of that name on the CPU, with initial values drawn only from `generator`.
 
@@ -69,6 +90,7 @@ def build(
             nets read three channels and do not take it.
         generator: a CPU generator; advanced.
         dropout: probability of dropping a feature before the classifier, 0 <= dropout < 1.
+        large: the stem for large images, where the net has a choice; see `needs_large_stem`.
 
     >>> net = build("imdb", 2, generator=torch.Generator().manual_seed(0))
     >>> sum(parameter.numel() for parameter in net.parameters())
@@ -87,12 +109,21 @@ def build(
         raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")
     try:
         with torch.device("meta"):
-            net = _layout(name, num_classes, in_features, dropout)
+            net = _layout(name, num_classes, in_features, dropout, large)
         net.to_empty(device="cpu")
     except RuntimeError as error:  # torch's error for a size that it cannot allocate or count
         raise MemoryError(f"net {name!r} is too large") from error
     net.initialise(generator)
     return net
+
+
+def needs_large_stem(shape: tuple[int, ...]) -> bool:
+    """Return whether inputs of this shape, (C, H, W) or (F,), are large images.
+
+    >>> needs_large_stem((3, 64, 64)), needs_large_stem((3, 224, 224)), needs_large_stem((20000,))
+    (False, True, False)
+    """
+    return len(shape) == 3 and shape[1] * shape[2] >= LARGE
 
 
 def check_reads(net: Net, name: str, shape: tuple[int, ...]) -> None:
@@ -139,17 +170,19 @@ def _refusal(net: Net, shape: tuple[int, ...]) -> RuntimeError | None:
     return None
 
 
-def _layout(name: str, num_classes: int, in_features: int | None, dropout: float) -> Net:
+def _layout(name: str, num_classes: int, in_features: int | None, dropout: float, large: bool = False) -> Net:
     if video := re.fullmatch(r"(cae|drsa([1-9]\d?)?)-(?!cae-|drsa)(.+)", name):
         kind, parts, body = video.groups()
-        inner = _layout(body, num_classes, in_features, 0.0)
+        inner = _layout(body, num_classes, in_features, 0.0, large)
         if kind == "cae":
             return CAENet(inner, num_classes, dropout=dropout)
         return DRSANet(inner, num_classes, parts=int(parts or 6), dropout=dropout)
     if name in IMAGE_NETS:
         if in_features is not None:
             raise ValueError(f"net {name!r} reads RGB images, not vectors of {in_features} features")
-        return IMAGE_NETS[name](num_classes=num_classes, dropout=dropout)
+        entry = IMAGE_NETS[name]
+        stem = {"large": large} if entry.images == "any" else {}
+        return entry.make(num_classes=num_classes, dropout=dropout, **stem)
     if name == "imdb":
         return IMDBNet(100 if in_features is None else in_features, num_classes, dropout=dropout)
     if name != "linear" and not re.fullmatch(r"mlp(-[1-9]\d*)+", name):

@@ -128,7 +128,12 @@ def shortcut(channels: int, width: int, stride: int, padded: bool) -> nn.Module:
 
 
 def resnet_cifar(
-    depth: int, num_classes: int, *, shortcut: Literal["A", "projection"] = "A", dropout: float = 0.0
+    depth: int,
+    num_classes: int,
+    *,
+    shortcut: Literal["A", "projection"] = "A",
+    large: bool = False,
+    dropout: float = 0.0,
 ) -> ResNet:
     """ResNet-20/32/44/56 for 32x32 images (He et al. 2016, section 4.2): three stages of n = (depth - 2) / 6 blocks.
 
@@ -137,6 +142,7 @@ def resnet_cifar(
         num_classes: C.
         shortcut: `"A"` takes every second pixel and pads channels with zeros, without parameters (He et al.);
             `"projection"` is a 1x1 convolution and batch norm, as the paper's authors ran ResNet-44.
+        large: ImageNet's stem, for large images.
         dropout: before the classifier.
     """
     blocks, rest = divmod(depth - 2, 6)
@@ -144,7 +150,7 @@ def resnet_cifar(
         raise ValueError(f"depth must be 6n + 2 (8, 14, 20, 32, 44, 56, ...), not {depth}")
     if shortcut not in ("A", "projection"):
         raise ValueError(f'shortcut must be "A" or "projection", not {shortcut!r}')
-    return ResNet(Basic, (blocks,) * 3, (16, 32, 64), num_classes, padded=shortcut == "A", dropout=dropout)
+    return ResNet(Basic, (blocks,) * 3, (16, 32, 64), num_classes, large=large, padded=shortcut == "A", dropout=dropout)
 
 
 def resnet50(num_classes: int, dropout: float) -> ResNet:
@@ -157,11 +163,11 @@ def resnet10_thin(num_classes: int, dropout: float) -> ResNet:
     return ResNet(Basic, (1, 1, 1, 1), (16, 32, 64, 128), num_classes, large=True, dropout=dropout)
 
 
-def resnet18(num_classes: int, dropout: float) -> ResNet:
-    """ResNet-18 for 32x32 images: a 3x3 stem and no early pooling."""
-    return ResNet(Basic, (2, 2, 2, 2), (64, 128, 256, 512), num_classes, dropout=dropout)
+def resnet18(num_classes: int, dropout: float, large: bool = False) -> ResNet:
+    """ResNet-18: for 32x32 images with a 3x3 stem and no early pooling, for `large` ones as torchvision."""
+    return ResNet(Basic, (2, 2, 2, 2), (64, 128, 256, 512), num_classes, large=large, dropout=dropout)
 
 
-def resnet34(num_classes: int, dropout: float) -> ResNet:
-    """ResNet-34 for 32x32 images: a 3x3 stem and no early pooling."""
-    return ResNet(Basic, (3, 4, 6, 3), (64, 128, 256, 512), num_classes, dropout=dropout)
+def resnet34(num_classes: int, dropout: float, large: bool = False) -> ResNet:
+    """ResNet-34: for 32x32 images with a 3x3 stem and no early pooling, for `large` ones as torchvision."""
+    return ResNet(Basic, (3, 4, 6, 3), (64, 128, 256, 512), num_classes, large=large, dropout=dropout)

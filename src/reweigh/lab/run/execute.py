@@ -21,6 +21,7 @@ from reweigh.lab.record import Record, RecordError, environment, read_rows, summ
 from reweigh.lab.record.files import make_folder
 from reweigh.lab.run.machine import autocast_of, device_of, machine
 from reweigh.lab.run.material import Material, gather
+from reweigh.lab.run.memory import activations, check_memory, evaluation_batch
 from reweigh.lab.run.outcome import Best, finish, finite, has_diverged, header_of, result_of
 from reweigh.lab.run.parts import Parts, check_augments, epoch_of, input_shape, net_of, objective_of, parts_of, rate_of
 from reweigh.lab.spec import Run
@@ -183,6 +184,8 @@ def train_run(
         check_reads(net, run.net, input_shape(material))
         if not (folder / "run.json").exists():  # earlier versions started such runs, and these may finish
             check_augments(run, material)
+        kept, largest = activations(net, input_shape(material))
+        check_memory(run, net, kept, device, ranks.size)
         objective = objective_of(run, material, parts.train, parts.trusted, net, ranks)
     method, learning_rate = objective.method, rate_of(run)
     state = TrainState(method, build_optimiser(method.trainable, run))
@@ -200,7 +203,7 @@ def train_run(
     )
     speed, speed_note = usable_speed(eager, speed.for_run(run, device), objective.obstacle)
     started, beat, epoch = time.perf_counter(), heartbeat(), epoch_of(run, material)
-    chunk = 128 if material.train.kind == "files" else 1024
+    chunk = evaluation_batch(largest, 128 if material.train.kind == "files" else 1024)
     evaluate = make_evaluator(speed, eager.autocast, chunk, lambda: beat(state.step))
 
     try:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from reweigh.lab.nets.registry import needs_large_stem
 from reweigh.lab.record import Header, Record
 from reweigh.lab.run.material import Material
 from reweigh.lab.run.parts import input_shape
@@ -32,6 +33,7 @@ def finish(run: Run, material: Material, net: nn.Module, best: Best, result: dic
         normalisation=material.normalisation,
         columns=material.dataset.columns,
         dropout=run.dropout,
+        large_stem=needs_large_stem(input_shape(material)),
         run=run,
         metrics={key: result[key] for key in ("final", "best", "holdout")},
     )

@@ -19,7 +19,7 @@ from reweigh.lab.data.dataset import Part
 from reweigh.lab.methods.criterion import ByCriterion
 from reweigh.lab.methods.protocol import Context, Method
 from reweigh.lab.nets.net import Net
-from reweigh.lab.nets.registry import build
+from reweigh.lab.nets.registry import build, needs_large_stem
 from reweigh.lab.nets.weights import load_weights
 from reweigh.lab.objectives import weighting_from
 from reweigh.lab.record.files import sha256_of
@@ -123,7 +123,12 @@ def net_of(run: Run, material: Material, device: torch.device, stream: str = "in
     shape = input_shape(material)
     features = shape[0] if len(shape) == 1 else None
     net = build(
-        run.net, material.dataset.num_classes, features, generator=generator(run.seed, stream), dropout=run.dropout
+        run.net,
+        material.dataset.num_classes,
+        features,
+        generator=generator(run.seed, stream),
+        dropout=run.dropout,
+        large=needs_large_stem(shape),
     )
     if run.init_file is not None:
         digest = sha256_of(Path(run.init_file))

@@ -45,6 +45,7 @@ class Card:
         normalisation: of the inputs, or None.
         columns: of a model of a table, the columns it reads and their scaling.
         dropout: before the classifier; no effect in evaluation.
+        large_stem: whether the net has the stem for large images, where it has a choice.
         run: the run that trained it, or None.
         metrics: its results, as JSON values.
     """
@@ -56,6 +57,7 @@ class Card:
     normalisation: Normalisation | None = None
     columns: tuple[Column, ...] | None = None
     dropout: float = 0.0
+    large_stem: bool = False
     run: Run | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
@@ -93,6 +95,7 @@ def save_model(
         "normalisation": None if card.normalisation is None else asdict(card.normalisation),
         "columns": None if card.columns is None else [column._asdict() for column in card.columns],
         "dropout": card.dropout,
+        "large_stem": card.large_stem,
         "cosine_scale": head.scale if isinstance(head := getattr(net, "classifier", None), CosineLinear) else None,
         "run": None if card.run is None else card.run.to_mapping(),
         "metrics": card.metrics,
@@ -130,7 +133,14 @@ def load_model(
         digests = dict(content["sha256"])
         features = card.shape[0] if len(card.shape) == 1 else None
         # these initial values are overwritten below
-        net = build(card.net, card.num_classes, features, generator=torch.Generator(), dropout=card.dropout)
+        net = build(
+            card.net,
+            card.num_classes,
+            features,
+            generator=torch.Generator(),
+            dropout=card.dropout,
+            large=card.large_stem,
+        )
         if content["cosine_scale"] is not None:  # LDAM replaces the head
             net.fc = CosineLinear(net.classifier.in_features, card.num_classes, float(content["cosine_scale"]))
     except KeyError as error:
@@ -164,6 +174,7 @@ def _card(content: Mapping[str, Any]) -> Card:
         if columns is None
         else tuple(Column(str(c["name"]), float(c["mean"]), float(c["std"])) for c in columns),
         dropout=float(content["dropout"]),
+        large_stem=bool(content.get("large_stem", False)),  # earlier versions had no choice
         run=None if content["run"] is None else Run.from_mapping(content["run"]),
         metrics=current_names(content["metrics"]),
     )
