@@ -16,9 +16,9 @@ SOURCE = Path(reweigh.__file__).parent
 ROOT = Path(__file__).parent.parent
 
 PUBLIC = """
-AEL AGCE AUL Beta BinaryCriterion CCE Criterion Curve DM Exponential Focal ForwardSymmetric GCE IMAE LinearCriterion MAE
-MSE Normal PHuber PerClass Recorder SL Tapered TruncatedGCE Uniform Weighting __version__ batch_stats emphasis_of
-find_suspects from_loss recommend
+AEL AGCE AUL Auto Beta BinaryCriterion CCE Criterion Curve DM Exponential Focal ForwardSymmetric GCE IMAE Indexed
+LinearCriterion MAE MSE Normal PerClass PHuber Recorder SL Tapered TruncatedGCE Uniform Weighting __version__
+batch_stats emphasis_of find_suspects from_loss recommend
 """
 
 

@@ -1,4 +1,4 @@
-"""The worker of criterion/test_distributed.py, in a module that spawned processes can import."""
+"""The workers of criterion/test_distributed.py and test_auto.py, in a module that spawned processes can import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from reweigh import CCE, DM, GCE, BinaryCriterion, Criterion, Weighting
+from reweigh import CCE, DM, GCE, Auto, BinaryCriterion, Criterion, Weighting
 from reweigh.lab.train.distributed import leave_group
 
 CASES: dict[str, tuple[Weighting, str | None, float]] = {
@@ -40,10 +40,32 @@ def gradients(net: nn.Module) -> torch.Tensor:
 
 
 def worker(rank: int, port: int, folder: str) -> None:
+    join(rank, port)
+    torch.save(results_of(rank), Path(folder) / f"{rank}.pt")
+    leave()
+
+
+def auto_worker(rank: int, port: int, folder: str, batches: list[tuple[torch.Tensor, ...]]) -> None:
+    """Save the gradients of this rank's 3 or 7 examples of each batch, and the state of `Auto` at the end."""
+    join(rank, port)
+    auto = Auto(30, 4, dtype=torch.float64, process_group=dist.group.WORLD).double()
+    own, gradients = (slice(0, 3), slice(3, 10))[rank], []
+    for z, labels, index in batches:
+        logits = z[own].clone().requires_grad_()
+        value = auto(logits, labels[own], index[own])
+        gradients.append(torch.autograd.grad(value, logits)[0] / 2)  # as data-parallel training averages
+    torch.save({"gradients": gradients, **auto.state_dict()}, Path(folder) / f"{rank}.pt")
+    auto.process_group = None
+    leave()
+
+
+def join(rank: int, port: int) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
     importlib.import_module("torch.distributed.nn")  # before init_process_group, because it stores a default group
     dist.init_process_group("gloo", rank=rank, world_size=2)
-    torch.save(results_of(rank), Path(folder) / f"{rank}.pt")
+
+
+def leave() -> None:
     leave_group()
     threads = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
     assert not [name for name in threads if "gloo" in name], threads  # a gloo thread left at exit can abort the process

@@ -17,6 +17,7 @@ _NAMES_IN = {
         "AEL AGCE AUL CCE DM GCE IMAE MAE MSE SL Beta Curve Exponential Focal ForwardSymmetric Normal PHuber PerClass "
         "Tapered TruncatedGCE Uniform Weighting"
     ),
+    "reweigh.auto": "Auto Indexed",
     "reweigh.criterion": "BinaryCriterion Criterion batch_stats",
     "reweigh.linear": "LinearCriterion",
     "reweigh.emphasis": "emphasis_of from_loss",
@@ -28,6 +29,8 @@ _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in na
 __all__ = sorted([*_MODULE_OF, "__version__"])
 
 if TYPE_CHECKING:
+    from reweigh.auto import Auto as Auto
+    from reweigh.auto import Indexed as Indexed
     from reweigh.criterion import BinaryCriterion as BinaryCriterion
     from reweigh.criterion import Criterion as Criterion
     from reweigh.criterion import batch_stats as batch_stats

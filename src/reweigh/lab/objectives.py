@@ -22,6 +22,7 @@ from reweigh.checks import flag, nearest
 from reweigh.lab.methods import Context, Method
 from reweigh.lab.methods.active_bias import ActiveBias
 from reweigh.lab.methods.anl import ANL
+from reweigh.lab.methods.auto import Auto
 from reweigh.lab.methods.class_imbalance import LDAM, ClassBalanced
 from reweigh.lab.methods.curriculum import Curriculum
 from reweigh.lab.methods.d2l import D2L
@@ -34,6 +35,7 @@ from reweigh.lab.methods.osm_caa import OSMCAA
 from reweigh.lab.methods.pro_self_lc import ProSelfLC
 from reweigh.lab.methods.pruned_gce import PrunedGCE
 from reweigh.lab.methods.s_adaptation import SAdaptation
+from reweigh.lab.methods.selc import SELC
 from reweigh.lab.methods.selection import OHEM, SIGUA, SIGUABC, CoTeaching, Decoupling
 from reweigh.lab.methods.self_paced import SPCL, SelfPaced
 from reweigh.lab.methods.soft_labels import JointLabels, SoftLabels
@@ -73,9 +75,10 @@ LOSSES: list[type[Loss]] = [
     *(NCE_RCE, NCE_AGCE, ANL_CE, LogitClip, FullMAE, Brier),
 ]
 METHODS: list[Callable[..., Method]] = [
+    Auto,
     *(ClassBalanced, LDAM, OHEM, SelfPaced, SPCL, ActiveBias, PrunedGCE, LearningToReweight, MetaWeightNet),
     *(D2L, MentorNetPD, MentorNetDD, SAdaptation, Masking, MDYRH, MDDYRSH),
-    *(CoTeaching, Decoupling, SIGUA, SIGUABC, ProSelfLC, ELR, ANL),
+    *(CoTeaching, Decoupling, SIGUA, SIGUABC, ProSelfLC, ELR, SELC, ANL),
     *(OSMCAA, DRSA, CAE),
     *(SoftLabels, JointLabels, Curriculum),  # steps of procedures: each reads or writes a file
 ]

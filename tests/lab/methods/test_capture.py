@@ -54,7 +54,9 @@ CAPTURED = {  # and how many graphs it takes for a run of six epochs of five ite
     "SIGUABC(symmetric(0.4), warm_up=1)": 2,
     "ProSelfLC": 1,
     "ProSelfLC(detach=True)": 1,
+    "Auto": 1,
     "ELR(lam=1)": 1,
+    "SELC(start=2)": 2,
     "ELR(half=True)": 1,
     "ANL(5, 5, 1e-4)": 1,
     "OSMCAA": 1,
@@ -119,7 +121,8 @@ Make = Callable[[str], tuple[Context, Any]]
 def make(make_context: Callable[..., Context], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Build a method and its context; checks of targets are off, as on a GPU."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("reweigh.losses.loss.all_true", lambda condition: True)
+    for module in ("losses.loss", "auto"):
+        monkeypatch.setattr(f"reweigh.{module}.all_true", lambda condition: True)
 
     def make(text: str) -> tuple[Context, Any]:
         context = make_context()

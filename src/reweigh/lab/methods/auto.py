@@ -1,0 +1,50 @@
+"""`reweigh.Auto` in a run: robust training without knowing the noise."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from reweigh.auto import Auto as AutoLoss
+from reweigh.lab.batches import Batch
+from reweigh.lab.methods.base import BaseMethod, constant_graph
+from reweigh.lab.methods.protocol import Context
+
+
+class Auto(BaseMethod):
+    """The posterior of the true class, given opinion and label, as the target of each example (see `reweigh.Auto`).
+
+    Args:
+        beta: how much of an opinion is kept at each visit, in [0, 1).
+        eps: the share of labels that the joint distribution starts from as noise, in (0, 1].
+        tau: the sharpening of opinions, at least 1.
+        kappa: how far class totals are drawn towards balanced classes, in [0, 1].
+        lam: the strength of the anchor.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("auto",)
+    capture_key = constant_graph
+
+    def __init__(
+        self,
+        context: Context,
+        beta: float = 0.9,
+        eps: float = 0.5,
+        tau: float = 2.0,
+        kappa: float = 0.5,
+        lam: float = 1.0,
+    ) -> None:
+        super().__init__(context)
+        self.auto = AutoLoss(
+            len(context.labels), context.num_classes, beta=beta, eps=eps, tau=tau, kappa=kappa, lam=lam
+        ).to(context.device)
+
+    def loss(self, batch: Batch, step: int) -> Tensor:
+        loss: Tensor = self.auto(self.net(batch.inputs), batch.target, batch.index)
+        return loss
+
+    def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
+        """Return |p - r|_1, the norm of the derivative without the anchor."""
+        return (torch.softmax(logits.float(), 1) - self.auto.posterior(index)).abs().sum(1)
