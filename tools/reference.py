@@ -16,6 +16,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "criterion": (
         "Criterion",
         (
+            "reweigh.auto: Auto Indexed",
             "reweigh.criterion",
             "reweigh.linear: LinearCriterion",
             "reweigh.functional: derivative_manipulation binary_derivative_manipulation BatchStats",
