@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import shlex
+import warnings
 from contextlib import redirect_stdout
 from doctest import ELLIPSIS, OutputChecker
 from importlib import import_module
@@ -34,7 +35,7 @@ PROGRAMS = [
 
 
 # the packages that a page's code needs beyond those of the tests
-PACKAGES = {"transformers.md": ("transformers", "accelerate")}
+PACKAGES = {"transformers.md": ("transformers", "accelerate"), "trl.md": ("trl",)}
 # the guide trains three nets
 TIMED = [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name == "guide.md")) for page in PAGES]
 
@@ -44,6 +45,7 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Run the blocks of a page in order, in an empty folder and one namespace; Python must print the output shown."""
     for package in PACKAGES.get(page.name, ()):
         pytest.importorskip(package)
+        warnings.simplefilter("ignore", FutureWarning)  # of these packages about each other
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     for language, code, shown in BLOCK.findall(page.read_text(encoding="utf-8")):
