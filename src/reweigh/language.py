@@ -70,7 +70,8 @@ def entropy_weight(logits: Tensor, k: int = 20) -> Tensor:
     if not 2 <= k <= logits.shape[-1]:
         raise ValueError(f"k must be from 2 to the {logits.shape[-1]} classes, got {k}")
     log_p = at_least_float32(logits.topk(k, dim=-1).values).log_softmax(-1)
-    return torch.special.entr(log_p.exp()).sum(-1) / math.log(k)
+    entropy: Tensor = torch.special.entr(log_p.exp()).sum(-1)
+    return entropy / math.log(k)
 
 
 def divergence(logits: Tensor, reference_log_probs: Tensor) -> Tensor:
