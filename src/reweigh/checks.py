@@ -14,13 +14,14 @@ Check: TypeAlias = Callable[[str, object], Any]
 
 
 def nearest(word: str, words: Sequence[str]) -> str:
-    """Return the hint for an unknown word: the closest known one, or all of them.
+    """Return the hint for an unknown word: the closest known one, whatever its case, or all of them.
 
-    >>> nearest("bta", ["lam", "beta"]), nearest("x", ["lam", "beta"])
-    ("did you mean 'beta'?", 'there are lam, beta')
+    >>> nearest("bta", ["lam", "beta"]), nearest("dn", ["DM", "GCE"]), nearest("x", ["lam", "beta"])
+    ("did you mean 'beta'?", "did you mean 'DM'?", 'there are lam, beta')
     """
-    near = get_close_matches(word, words, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(words) or 'none'}"
+    known = {other.lower(): other for other in reversed(words)}
+    near = get_close_matches(word.lower(), known, n=1, cutoff=0.5 if len(word) < 4 else 0.6)
+    return f"did you mean {known[near[0]]!r}?" if near else f"there are {', '.join(words) or 'none'}"
 
 
 def plain_number(value: object) -> int | float | None:
@@ -104,6 +105,10 @@ def number(low: float, high: float = math.inf, *, above: bool = False, below: bo
     Traceback (most recent call last):
         ...
     ValueError: dropout is 1; expected a number in [0, 1)
+    >>> number(0, 1)("rate", 40)
+    Traceback (most recent call last):
+        ...
+    ValueError: rate is 40; expected a number in [0, 1]; did you mean 0.4?
     """
     allowed = f"{'(' if above else '['}{low:g}, {high:g}{')' if below or high == math.inf else ']'}"
 
@@ -113,7 +118,8 @@ def number(low: float, high: float = math.inf, *, above: bool = False, below: bo
             raise TypeError(f"{name} is {value!r}; expected a number in {allowed}")
         inside = low <= found <= min(high, sys.float_info.max)
         if not inside or (above and found == low) or (below and found == high):
-            raise ValueError(f"{name} is {value!r}; expected a number in {allowed}")
+            per_cent = f"; did you mean {found / 100:g}?" if high == 1 < found < 100 else ""
+            raise ValueError(f"{name} is {value!r}; expected a number in {allowed}{per_cent}")
         return float(found) + 0.0  # -0.0 becomes 0.0: one number, one hash
 
     return check

@@ -102,7 +102,9 @@ def class_of(kind: str, name: str) -> Callable[..., Any]:
     """Return the class of that name; `kind` is weighting, loss or method."""
     named = {each.__name__: each for each in KINDS[kind]}
     if name not in named:
-        raise ValueError(f"no {kind} is named {name!r}; {nearest(name, list(named))}")
+        other = kind_of(name)
+        hint = nearest(name, list(named)) if other is None else f"it is a {other}: use --{other}"
+        raise ValueError(f"no {kind} is named {name!r}; {hint}")
     return named[name]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reweigh.lab.cli.options import SUSPECTS_DEFAULTS, SUSPECTS_LOSS
+from reweigh.lab.cli.options import COMMON, SUSPECTS_DEFAULTS, SUSPECTS_LOSS
 from reweigh.lab.cli.train import make_run, train
 from reweigh.lab.search.plan import HELD_OUT
 from reweigh.lab.spec import Run, describe
@@ -62,6 +62,44 @@ def test_options_arrive_as_fields(monkeypatch: pytest.MonkeyPatch, reweigh) -> N
 def test_a_wrong_run_is_a_value_error(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         make_run(fields)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--data nowhere", "data is 'nowhere': no such folder or file, and no data set of that name"),
+        ("--data digit", "did you mean 'digits'?"),
+        ("--iterations x", "'--iterations': takes a whole number, not 'x'"),
+        ("--lr high", "'--lr': takes a number, not 'high'"),
+        ("--jobs 0", "not '0'"),
+        ("--noise symmetric --rate 40", "expected a number in [0, 1]; did you mean 0.4?"),
+        ("--weighting DN", "no weighting is named 'DN'; did you mean 'DM'?"),
+        ("--weighting dm(0.5,8)", "did you mean 'DM'?"),
+        ("--weighting ELR", "no weighting is named 'ELR'; it is a method: use --method"),
+        ("--weighting CCE --weighting MAE", "--weighting is given 2 times; it takes one value: to train several, use"),
+        ("--seed 1 --seed=2", "for several, use --seeds 0,1,2"),
+    ],
+)
+def test_messages_name_the_fix(reweigh, tmp_path: Path, line: str, message: str) -> None:
+    words_of = dict(zip(*[iter(line.split())] * 2, strict=False))
+    rest = {"--data": "digits", "--net": "mlp-8", "--weighting": "CCE", "--iterations": "2"}
+    rest = {name: value for name, value in rest.items() if name not in words_of}
+    ended = reweigh("train", *line.split(), *(word for pair in rest.items() for word in pair), "--runs", tmp_path)
+    assert ended.code == 2
+    assert message in words(ended.stderr)
+
+
+def test_both_spellings_are_options(reweigh, tmp_path: Path) -> None:
+    line = ["train", "--data", "digits", "--net", "mlp-8", "--weighting", "CCE", "--iterations", 2, "--runs", tmp_path]
+    ended = reweigh(*line, "--optimizer", "adam", "--normalize", "batch", "--json")
+    run = reweigh("show", ended.json["folder"], "--json").json["header"]["run"]
+    assert (run["optimiser"], run["normalise"]) == ("adam", "batch")
+
+
+def test_the_common_options_come_first(reweigh) -> None:
+    shown = reweigh("train", "--help").stdout
+    first = shown[shown.index("Options ─") : shown.index("Data and noise")]
+    assert [field.name for field in describe() if f"--{field.name.replace('_', '-')} " in first] == list(COMMON)
 
 
 def test_a_switch_and_its_opposite_contradict(reweigh) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reweigh.errors import DataError
-from reweigh.lab.cli.exits import BAD_DATA, FAILED, INTERRUPTED, ExitError
+from reweigh.lab.cli.exits import BAD_DATA, DIVERGED, FAILED, INTERRUPTED, ExitError
 from reweigh.lab.cli.runner import RunOutcome, failed_run, print_result, print_runs
 from reweigh.lab.record import read_rows, summarise
 from reweigh.lab.record.files import write_json
@@ -56,7 +56,7 @@ def test_training_accuracy_names_its_labels_only_if_they_differ(
 def test_a_run_that_diverged(reweigh, mine: Path, tmp_path: Path) -> None:
     line = ["--data", mine, "--net", "mlp-8", "--weighting", "CCE", "--iterations", 40, "--evaluate-every", 20]
     ended = reweigh("train", *line, "--device", "cpu", "--runs", tmp_path, "--lr", 1e12)
-    assert ended.code == 0, ended.stderr
+    assert ended.code == DIVERGED, ended.stderr
     assert ended.stderr.count("loss not finite") == 2
     assert ended.stderr.count("training diverged") == 1
     message = "training diverged: not finite at iteration 20; try a smaller --lr"
@@ -135,7 +135,8 @@ def test_changed_data_are_refused_before_any_run_begins(reweigh, tmp_path: Path)
 
 def test_a_diverged_run_is_reported(reweigh, tmp_path: Path) -> None:
     ended = reweigh(*LINE.split(), "--seeds", "0,1", "--lr", "1e30", "--runs", tmp_path)
-    assert ended.code == 0
+    assert ended.code == DIVERGED
+    assert ended.stderr.endswith("reweigh: 2 of 2 runs diverged\n")
     assert ended.stdout.count("training diverged by iteration 4") == 2
     assert ended.stdout.endswith("no mean; 2 diverged runs left out\n")
 
@@ -152,10 +153,12 @@ def of_a_run(folder: Path, accuracy: float, diverged: int | None = None, holdout
 def test_diverged_runs_are_left_out_of_the_mean(tmp_path: Path, capsys, count: int, message: str) -> None:
     diverged = [of_a_run(tmp_path / f"diverged{i}", 0.1, diverged=5) for i in range(count)]
     well = [of_a_run(tmp_path / "a", 0.9), of_a_run(tmp_path / "b", 0.92)]
-    print_runs([*diverged, *well], as_json=False)
+    with pytest.raises(ExitError, match=f"{count} of {count + 2} runs diverged"):
+        print_runs([*diverged, *well], as_json=False)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "mean" in line]
     assert line == f"mean ± standard deviation in per cent: final 91.0 ± 1.4, best 91.0 ± 1.4; {message}"
-    print_runs([*diverged, well[0]], as_json=False)
+    with pytest.raises(ExitError):
+        print_runs([*diverged, well[0]], as_json=False)
     assert capsys.readouterr().out.endswith(f"no mean; {message}\n")
 
 

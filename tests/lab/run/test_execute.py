@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -22,7 +23,7 @@ from reweigh.lab.record import read_header, read_p, read_rows
 from reweigh.lab.record.files import sha256_of
 from reweigh.lab.run import Interrupted, Update, execute
 from reweigh.lab.run.material import Material, gather
-from reweigh.lab.run.parts import net_of
+from reweigh.lab.run.parts import mean_objective, net_of
 from reweigh.lab.spec import Run
 from reweigh.lab.train.model import load_model
 from reweigh.lab.train.step import has_dropout
@@ -184,6 +185,34 @@ def small(data: Path, **change: Any) -> Run:
 def finished(run: Run, root: Path) -> dict[str, Any]:
     result: dict[str, Any] = json.loads((execute(run, root) / "result.json").read_text())
     return result
+
+
+@pytest.mark.parametrize("weighting", ["CCE", "GCE(0.7)", "DM(0.5, 8)"])
+def test_the_objective_falls_during_training(tmp_path: Path, weighting: str) -> None:
+    run = replace(DIGITS, weighting=weighting, iterations=200, evaluate_every=50)
+    rows = read_rows(execute(run, tmp_path))
+    objective = [row["objective"] for row in rows]
+    assert objective == sorted(objective, reverse=True)
+    assert objective[0] > objective[-1] >= 0
+
+
+def test_the_objective_of_cross_entropy_is_cross_entropy() -> None:
+    cross_entropy = torch.tensor([0.0, 1e-20, 0.3, 5.0, 900.0], dtype=torch.float64)
+    assert mean_objective(replace(DIGITS, weighting="CCE"), cross_entropy, 0) == pytest.approx(
+        cross_entropy.mean().item()
+    )
+    assert mean_objective(replace(DIGITS, weighting="MAE"), torch.tensor([math.log(2.0)]).double(), 0) == pytest.approx(
+        0.5
+    )
+
+
+def test_a_batch_larger_than_the_data_is_reduced_with_a_note(tmp_path: Path) -> None:
+    notes: list[str] = []
+    run = replace(DIGITS, batch_size=5000, iterations=4, evaluate_every=4)
+    folder = execute(run, tmp_path, watch=lambda update: notes.append(update.note or ""))
+    assert "batch_size 5000 is reduced to 1200, the number of training examples" in notes
+    full = read_rows(execute(replace(run, batch_size=1200), tmp_path))
+    assert read_rows(folder) == full
 
 
 def test_npz(tmp_path: Path) -> None:

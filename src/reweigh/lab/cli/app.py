@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from reweigh import __version__
 from reweigh.errors import DataWarning, show_warnings
@@ -44,6 +45,9 @@ class _Root(TyperGroup):
         try:
             with show_warnings(_print_once()):
                 return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = plain_reason(error)
+            raise
         except BaseException as error:
             end = exit_for(error)
             if end is None:
@@ -52,6 +56,42 @@ class _Root(TyperGroup):
                 traceback.print_exception(error)
             print_stderr(f"reweigh: {end.message}")
             raise typer.Exit(end.code) from error
+
+
+_EXPECTED = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
+
+
+def plain_reason(error: typer.BadParameter) -> str:
+    """Return what a wrong value should be, and the value, which the error of typer's parser leaves out."""
+    parser_error: Any = error.__cause__
+    problems = parser_error.errors() if hasattr(parser_error, "errors") else []
+    if not problems:
+        return error.message
+    value = problems[0]["input"]
+    if (expected := _EXPECTED.get(problems[0]["type"])) is not None:
+        return f"takes {expected}, not {value!r}"
+    return f"{error.message}, not {value!r}"
+
+
+class _Command(TyperCommand):
+    """Refuse an option that is given twice, of which the first value would be ignored."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        counts = Counter(arg.partition("=")[0] for arg in args if arg.startswith("-"))
+        for parameter in self.params:
+            single = not (getattr(parameter, "multiple", False) or getattr(parameter, "is_flag", False))
+            for name in parameter.opts if single else ():
+                if counts[name] > 1:
+                    raise ValueError(
+                        f"{name} is given {counts[name]} times; it takes one value{_SEVERAL.get(name, '')}"
+                    )
+        return super().parse_args(ctx, args)
+
+
+_SEVERAL = dict.fromkeys(("--weighting", "--loss", "--method"), ": to train several, use reweigh compare")
+_SEVERAL["--seed"] = ": for several, use --seeds 0,1,2"
+
+_BRITISH = {"optimizer": "optimiser", "normalize": "normalise"}
 
 
 def _print_once() -> Callable[[DataWarning], None]:
@@ -79,7 +119,9 @@ app = typer.Typer(
     cls=_Root,
     name="reweigh",
     help="Design the derivative, not the loss: train on labels that are wrong or unbalanced.",
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad data, 4 stopped by SIGTERM and resumable, 130 Ctrl-C.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad data, 4 stopped by SIGTERM and resumable, "
+    "5 training diverged, 130 Ctrl-C.",
+    context_settings={"token_normalize_func": lambda token: _BRITISH.get(token, token)},
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -101,7 +143,7 @@ def _options(
 
 
 def _add(command: Callable[..., None]) -> None:
-    app.command(command.__name__, help=paragraphs(command.__doc__ or ""))(command)
+    app.command(command.__name__, cls=_Command, help=paragraphs(command.__doc__ or ""))(command)
 
 
 _add(demo.demo)

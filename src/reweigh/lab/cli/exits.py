@@ -15,6 +15,7 @@ FAILED = 1
 USAGE = 2
 BAD_DATA = 3
 STOPPED = 4
+DIVERGED = 5
 INTERRUPTED = 130
 
 LAB = "pip install 'reweigh[lab]'"

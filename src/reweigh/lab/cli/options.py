@@ -14,10 +14,12 @@ import typer
 from reweigh.lab.spec import Field, describe
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time: together on one GPU, else as processes.")]
-_GPU = "On a GPU"
+_GPU = "Speed"
+Jobs = Annotated[
+    int, typer.Option(min=1, help="Runs at a time: together on one GPU, else as processes.", rich_help_panel=_GPU)
+]
 Capture = Annotated[
-    bool, typer.Option(help="Capture each iteration as a CUDA graph and replay it.", rich_help_panel=_GPU)
+    bool, typer.Option(help="On a GPU, capture each iteration as a CUDA graph and replay it.", rich_help_panel=_GPU)
 ]
 Kernels = Annotated[
     bool, typer.Option(help="Use reweigh's own kernels for small convolutions in bf16.", rich_help_panel=_GPU)
@@ -40,6 +42,9 @@ _PANELS = {
     "iterations": "Training",
     "evaluate_every": "Record",
 }
+COMMON = ("data", "label_column", "test_data", "net", "weighting", "method", "iterations", "lr")
+"""The fields that most users set: the help shows them first, the others by group."""
+
 EXACTLY_ONE = "exactly one of --weighting, --loss, --method"
 
 # The fields in which `suspects.default_run` differs from `Run`, and its choice of loss.
@@ -75,8 +80,9 @@ def with_fields(
 
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "fields"]
-        options = [parameter for field in fields for parameter in _parameters(field, defaults or {}, loss)]
-        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *options)]
+        ordered = sorted(fields, key=lambda field: field.name not in COMMON)
+        options = [parameter for field in ordered for parameter in _parameters(field, defaults or {}, loss)]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*options, *own)]
         wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
         wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # mypy lacks it
@@ -107,7 +113,11 @@ def _parameters(field: Field, defaults: Mapping[str, str], loss: str) -> list[in
         help=field.help[0].upper() + field.help[1:] + choices + default,
         show_default=False,
         metavar="A B" if get_origin(kind) is tuple else None,
-        rich_help_panel=f"{panel} ({loss})" if panel == _PANELS["weighting"] else panel,
+        rich_help_panel=None
+        if field.name in COMMON
+        else f"{panel} ({loss})"
+        if panel == _PANELS["weighting"]
+        else panel,
         autocompletion=_completion(field),
     )
     if kind is not bool:

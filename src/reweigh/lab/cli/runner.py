@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reweigh.lab.cli.exits import BAD_DATA, FAILED, ExitError, Stop, exit_for
+from reweigh.lab.cli.exits import BAD_DATA, DIVERGED, FAILED, ExitError, Stop, exit_for
 from reweigh.lab.cli.terminal import ShowProgress, console, format_value, print_json, print_stderr, progress, table
 from reweigh.lab.spec import Run
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from reweigh.lab.run import Speed, Update
 
-SHOWN = ("loss", "test_accuracy", "train_accuracy", "train_accuracy_clean")
+SHOWN = ("objective", "loss", "test_accuracy", "train_accuracy", "train_accuracy_clean")
 
 
 def execute_run(
@@ -85,45 +85,79 @@ def describe_row(row: Mapping[str, Any], holdout: str = "test") -> str:
     >>> describe_row({"step": 100, "loss": None, "test_accuracy": 0.1}, "noisy hold-out")
     'loss not finite, noisy hold-out accuracy 0.1'
     """
-    titles = {name: column_title(name, holdout, has_true_labels([row])) for name in SHOWN}
+    titles = {name: column_title(name, holdout, row) for name in SHOWN}
     values = {name: format_value(row[name]) for name in SHOWN if row.get(name) is not None}
     if "loss" in row and row["loss"] is None:
-        values = {"loss": "not finite"} | values
+        values = {"objective": "not finite"} | values
     return ", ".join(f"{titles[name]} {value}" for name, value in values.items())
 
 
-def has_true_labels(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether the rows are of a run whose true labels are known."""
-    return any("train_accuracy_clean" in row for row in rows)
+def columns_of(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the names of all columns of some rows."""
+    return {name for row in rows for name in row}
 
 
-def column_title(column: str, holdout: str, truth: bool = True) -> str:
+def column_title(column: str, holdout: str, columns: Collection[str] = ()) -> str:
     """Return the title of a column of the rows, with the name of the hold-out and of the labels it is measured on.
 
     >>> column_title("test_accuracy", "noisy hold-out"), column_title("p_mean", "noisy hold-out")
     ('noisy hold-out accuracy', 'p mean')
-    >>> column_title("train_accuracy", "test"), column_title("train_accuracy", "test", truth=False)
-    ('training accuracy (given labels)', 'training accuracy')
+    >>> column_title("train_accuracy", "test"), column_title("train_accuracy", "test", ["train_accuracy_clean"])
+    ('training accuracy', 'training accuracy (given labels)')
+    >>> column_title("objective", "test", ["objective"]), column_title("loss", "test", ["objective"])
+    ('loss', 'training cross entropy')
     """
+    if column == "objective":
+        return "loss"
+    if column == "loss" and "objective" in columns:
+        return "training cross entropy"
     if column == "train_accuracy":
-        return "training accuracy (given labels)" if truth else "training accuracy"
+        return "training accuracy (given labels)" if "train_accuracy_clean" in columns else "training accuracy"
     if column == "train_accuracy_clean":
         return "training accuracy (true labels)"
     return column.replace("test_", f"{holdout}_").replace("_", " ")
 
 
+def named_by_holdout(value: Any, holdout: str) -> Any:
+    """Rename all keys test_… in a JSON value for a hold-out of another name: unverified labels are no test set.
+
+    >>> named_by_holdout({"final": {"test_accuracy": 0.9}, "best": None}, "noisy hold-out")
+    {'final': {'noisy_holdout_accuracy': 0.9}, 'best': None}
+    """
+    if holdout == "test":
+        return value
+    if isinstance(value, Mapping):
+        prefix = holdout.replace(" ", "_").replace("-", "")
+        names = {key: f"{prefix}_{key[5:]}" if key.startswith("test_") else key for key in value}
+        return {names[key]: named_by_holdout(item, holdout) for key, item in value.items()}
+    return [named_by_holdout(item, holdout) for item in value] if isinstance(value, list) else value
+
+
+def result_as_json(result: Mapping[str, Any] | None) -> Any:
+    """Return a result as `--json` prints it, with the name of the set it was tested on."""
+    return None if result is None else named_by_holdout(result, str(result.get("holdout", "test")))
+
+
 def print_run(folder: Path, as_json: bool) -> None:
-    """Print the folder of a finished run and its result."""
+    """Print the folder of a finished run and its result; raise `ExitError` if its training diverged."""
     from reweigh.lab.record import read_result
 
     if not is_first_process():
         return
     result = read_result(folder) or {}
     if as_json:
-        print_json({"folder": str(folder), "result": result})
-        return
-    print(folder)
-    print_result(result)
+        print_json({"folder": str(folder), "result": result_as_json(result)})
+    else:
+        print(folder)
+        print_result(result)
+    check_converged([result])
+
+
+def check_converged(results: Sequence[Mapping[str, Any]]) -> None:
+    """Raise `ExitError` with the code of diverged training if any of these finished runs diverged."""
+    diverged = sum(result.get("diverged") is not None for result in results)
+    if diverged:
+        raise ExitError(DIVERGED, f"{diverged} of {len(results)} runs diverged" if len(results) > 1 else "diverged")
 
 
 def print_result(result: Mapping[str, Any]) -> None:
@@ -144,9 +178,8 @@ def result_table(result: Mapping[str, Any]) -> RenderableType:
     final, best = result.get("final") or {}, result.get("best") or {}
     holdout = str(result.get("holdout", "test"))
     names = [name for name, value in final.items() if isinstance(value, int | float)]
-    truth = has_true_labels([final])
     return table(
-        ("", "final", "best"), [(column_title(name, holdout, truth), final[name], best.get(name)) for name in names]
+        ("", "final", "best"), [(column_title(name, holdout, final), final[name], best.get(name)) for name in names]
     )
 
 
@@ -192,13 +225,18 @@ def failed_run(folder: Path, error: Exception) -> RunOutcome:
 
 
 def print_runs(outcomes: Sequence[RunOutcome], as_json: bool) -> None:
-    """Print the outcome and result of each run; raise `ExitError` unless all are done."""
+    """Print the outcome and result of each run; raise `ExitError` unless all are done and none diverged."""
     from reweigh.lab.record import caveat, read_result
 
     results = [(read_result(each.folder) or {}) if each.state == "done" else {} for each in outcomes]
     if as_json:
         runs = [
-            {"run": each.folder.name, "state": each.state, "problem": each.problem, "result": result or None}
+            {
+                "run": each.folder.name,
+                "state": each.state,
+                "problem": each.problem,
+                "result": result_as_json(result or None),
+            }
             for each, result in zip(outcomes, results, strict=True)
         ]
         print_json({"runs": runs})
@@ -217,6 +255,7 @@ def print_runs(outcomes: Sequence[RunOutcome], as_json: bool) -> None:
         if stopped:
             message += f", {len(stopped)} were stopped; run the same command to resume them"
         raise ExitError(stopped[0].code if stopped else max(codes), message)
+    check_converged(results)
 
 
 def holdout_of(result: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from reweigh.errors import DataError
 from reweigh.lab.cli.options import Json
 from reweigh.lab.cli.paths import find_run
-from reweigh.lab.cli.runner import accuracies, holdout_of
+from reweigh.lab.cli.runner import accuracies, holdout_of, result_as_json
 from reweigh.lab.cli.terminal import console, print_json, print_stderr, table
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _as_mapping(summary: Summary) -> dict[str, Any]:
         "step": None if summary.step < 0 else summary.step,
         "run": None if summary.run is None else summary.run.to_mapping(),
         "hash": None if summary.run is None else summary.run.hash(),
-        "result": summary.result,
+        "result": result_as_json(summary.result),
         "problem": summary.problem,
     }
 

@@ -11,7 +11,7 @@ import typer
 
 from reweigh.lab.cli.options import Json, RunsRoot
 from reweigh.lab.cli.paths import find_run
-from reweigh.lab.cli.runner import column_title, has_true_labels, print_result
+from reweigh.lab.cli.runner import column_title, columns_of, named_by_holdout, print_result, result_as_json
 from reweigh.lab.cli.terminal import can_print, console, format_value, print_json, table
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # The scalars of a row, the most important first: a narrow terminal shows fewer, --json prints all.
 SHOWN = (
     "step",
+    "objective",
     "loss",
     "test_accuracy",
     "validation_accuracy",
@@ -49,15 +50,16 @@ def show(
 
     folder = find_run(run, runs)
     header, rows, result = read_run(folder)
+    holdout = str(header.details.get("holdout", "test"))
     if as_json:
-        print_json({"folder": str(folder), "header": header.to_mapping(), "rows": rows, "result": result})
+        named = {"rows": named_by_holdout(rows, holdout), "result": result_as_json(result)}
+        print_json({"folder": str(folder), "header": header.to_mapping(), **named})
         return
     out = console()
     print(folder)
     out.print(table(("", ""), provenance(header), left=2, header=False))
     if rows:
         print()
-        holdout = str(header.details.get("holdout", "test"))
         out.print(rows_table(rows, most, out.width, holdout))
         print()
         out.print(curves_table(rows, holdout))
@@ -89,7 +91,7 @@ def rows_table(rows: Sequence[Mapping[str, Any]], most: int, width: int, holdout
     from reweigh.lab.figures.figure import thin
 
     names = [name for name in SHOWN if any(row.get(name) is not None for row in rows)]
-    heads = [column_title(name, holdout, has_true_labels(rows)).split() for name in names]
+    heads = [column_title(name, holdout, columns_of(rows)).split() for name in names]
     chosen = [[format_value(rows[i].get(name)) for name in names] for i in thin(len(rows), most or len(rows))]
     room = [2 + max(map(len, (*head, *column))) for head, *column in zip(heads, *chosen, strict=True)]
     fit = sum(total <= width for total in accumulate(room))
@@ -108,6 +110,6 @@ def curves_table(rows: Sequence[Mapping[str, Any]], holdout: str = "test") -> Re
         measured = [value for value in values if value is not None]
         if measured:
             lines.append(
-                (column_title(name, holdout, has_true_labels(rows)), sparkline(values, ramp), measured[0], measured[-1])
+                (column_title(name, holdout, columns_of(rows)), sparkline(values, ramp), measured[0], measured[-1])
             )
     return table(("", "over time", "first", "last"), lines, left=2)

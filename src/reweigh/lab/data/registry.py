@@ -85,9 +85,10 @@ def load(
     if path.exists() or suffix or path.parent != Path():
         state = "expected a folder or one of" if path.exists() else "no such folder; expected one or a file of"
         raise DataError(f"{path}: {state} .npz, {', '.join(TABLES)}")
-    close = difflib.get_close_matches(spec, NAMES, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    raise ValueError(f"data must be one of {', '.join(NAMES)} or a path, not {spec!r}{hint}")
+    here = sorted(file.name for file in Path(root or ".").glob("*") if not file.name.startswith("."))
+    close = difflib.get_close_matches(spec, [*NAMES, *here], n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"the data sets are {', '.join(NAMES)}"
+    raise ValueError(f"data is {spec!r}: no such folder or file, and no data set of that name; {hint}")
 
 
 def _refuse_options(spec: str, options: dict[str, object]) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,17 @@ from reweigh.lab.run.machine import autocast_of, device_of, machine
 from reweigh.lab.run.material import Material, gather
 from reweigh.lab.run.memory import activations, check_memory, evaluation_batch
 from reweigh.lab.run.outcome import Best, finish, finite, has_diverged, header_of, result_of
-from reweigh.lab.run.parts import Parts, check_augments, epoch_of, input_shape, net_of, objective_of, parts_of, rate_of
+from reweigh.lab.run.parts import (
+    Parts,
+    check_augments,
+    epoch_of,
+    input_shape,
+    mean_objective,
+    net_of,
+    objective_of,
+    parts_of,
+    rate_of,
+)
 from reweigh.lab.spec import Run
 from reweigh.lab.train import checkpoint
 from reweigh.lab.train.captured import (
@@ -178,15 +188,16 @@ def train_run(
     device = ranks.device(device_of(run))
     with _GATHERING:
         material = gather(run)
-    parts = parts_of(run, material, device, ranks)
+    fitted = replace(run, batch_size=min(run.batch_size, len(material.train)))
+    parts = parts_of(fitted, material, device, ranks)
     with EXCLUSIVE:
         net = net_of(run, material, device)
         check_reads(net, run.net, input_shape(material))
         if not (folder / "run.json").exists():  # earlier versions started such runs, and these may finish
             check_augments(run, material)
         kept, largest = activations(net, input_shape(material))
-        check_memory(run, net, kept, device, ranks.size)
-        objective = objective_of(run, material, parts.train, parts.trusted, net, ranks)
+        check_memory(fitted, net, kept, device, ranks.size)
+        objective = objective_of(fitted, material, parts.train, parts.trusted, net, ranks)
     method, learning_rate = objective.method, rate_of(run)
     state = TrainState(method, build_optimiser(method.trainable, run))
     eager = EagerStep(
@@ -202,7 +213,7 @@ def train_run(
         average=gradient_averaging(method.trainable.parameters(), ranks) if ranks.size > 1 else Tensor.detach,
     )
     speed, speed_note = usable_speed(eager, speed.for_run(run, device), objective.obstacle)
-    started, beat, epoch = time.perf_counter(), heartbeat(), epoch_of(run, material)
+    started, beat, epoch = time.perf_counter(), heartbeat(), epoch_of(fitted, material)
     chunk = evaluation_batch(largest, 128 if material.train.kind == "files" else 1024)
     evaluate = make_evaluator(speed, eager.autocast, chunk, lambda: beat(state.step))
 
@@ -224,6 +235,9 @@ def train_run(
             due = [step for step in range(1, state.step + 1) if _is_evaluated(run, step)]
             record.rewind(state.step if resume_note is not None else -1, due)
         train_step = make_step(eager, speed)
+        if fitted != run:
+            reduced = f"batch_size {run.batch_size} is reduced to {fitted.batch_size}, the number of training examples"
+            watch(Update(state.step, run.iterations, note=reduced))
         if speed_note is not None:
             watch(Update(state.step, run.iterations, note=speed_note))
 
@@ -307,7 +321,9 @@ def _evaluate_parts(
     for name, part in (("test", parts.test), ("validation", parts.validation)):
         if part is not None:
             row |= holdout_row(evaluate(method.predictor, part), part.labels.cpu(), name)
-    row = finite({"step": step, "lr": rate, "loss": state.mean_loss()} | row)
+    objective = mean_objective(run, train.cross_entropy, step - 1)
+    own = {"step": step, "lr": rate} | ({} if objective is None else {"objective": objective})
+    row = finite(own | {"loss": state.mean_loss()} | row)
     p, margins, rivals = train.p.numpy(), train.margin.numpy(), train.rival.numpy()
     record.append(row, p if run.record_p else None, (margins, rivals) if run.record_margins else None)
     return row

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from reweigh.criterion import Criterion
+from reweigh.emphasis import potential
 from reweigh.errors import DataError
 from reweigh.functional import Normalise, Taper
 from reweigh.lab.batches import Balanced, Cyclic, Loader, Order, Resident, Shuffled
@@ -200,6 +201,21 @@ def objective_of(
         device=device,
     )
     return Objective(method_from(parse(cast(str, run.method)), context))
+
+
+def mean_objective(run: Run, cross_entropy: Tensor, step: int) -> float | None:
+    """Return the mean over examples of what a weighting's gradient minimises; None where that is not known.
+
+    Under a normalisation over the batch it is that of w itself, since such a gradient has no potential of its own.
+    """
+    if run.weighting is None:
+        return None
+    settings = criterion_of(run, torch.device("cpu"))[0](step).settings
+    margins = -(cross_entropy + (-torch.expm1(-cross_entropy)).log())  # of p = exp(-cross entropy)
+    try:
+        return potential(settings.weighting, margins, settings.taper).mean().item()
+    except ValueError:  # w is infinite at p = 1
+        return None
 
 
 def _check_classes(run: Run, part: Any, num_classes: int) -> None:
