@@ -95,13 +95,14 @@ def predict(
     material = Material(Dataset("inputs", part, part, card.class_names), part, None, None, None, card.normalisation, "")
     batches = batches_of(run, part, material, target, order=None)
     net, autocast = net.to(target), autocast_of(run, target)
+    temperature = card.temperature if which == "final" else 1.0
     rows: list[torch.Tensor] = []
     largest = activations(net, card.shape)[1]
     with torch.no_grad():
         for batch in batches.evaluation(evaluation_batch(largest, BATCH)):
             with autocast():
                 logits = net(batch.inputs)
-            rows.append(logits.double().softmax(1).cpu())
+            rows.append((logits.double() / temperature).softmax(1).cpu())
             progress(sum(map(len, rows)), len(part))
     probabilities = torch.cat(rows).numpy()
     if not np.isfinite(probabilities).all():  # finite weights can still be too large

@@ -157,7 +157,7 @@ def test_the_noisy_holdout_is_named(tmp_path: Path, make_run: Callable[..., Path
     assert "hold-out" not in shown["training"].caption
     alone = {figure.key: figure for figure in [*dynamics(both[:1]), *group_figures(both[0])]}
     assert alone["accuracy"].title == "Noisy hold-out accuracy"
-    assert alone["class-accuracy"].title == "Noisy hold-out accuracy by class"
+    assert alone["class-accuracy"].caption.startswith("On the noisy hold-out set")
     assert "predictions on the noisy hold-out" in alone["reliability"].caption
     assert not [figure for figure in [*dynamics(both[1:]), *group_figures(both[1])] if "hold-out" in figure.caption]
 

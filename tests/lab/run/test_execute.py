@@ -19,6 +19,7 @@ from torch import nn
 
 from finished import contents
 from reweigh.errors import DataError
+from reweigh.lab.predict import predict
 from reweigh.lab.record import read_header, read_p, read_rows
 from reweigh.lab.record.files import sha256_of
 from reweigh.lab.run import Interrupted, Update, execute
@@ -185,6 +186,35 @@ def small(data: Path, **change: Any) -> Run:
 def finished(run: Run, root: Path) -> dict[str, Any]:
     result: dict[str, Any] = json.loads((execute(run, root) / "result.json").read_text())
     return result
+
+
+def test_a_result_has_the_confusion_of_the_test_set(tmp_path: Path) -> None:
+    result = finished(DIGITS, tmp_path)
+    confusion = np.array(result["confusion"])
+    assert confusion.sum(1).tolist() == result["per_class_count"]
+    assert confusion.trace() / confusion.sum() == pytest.approx(result["final"]["test_accuracy"])
+    assert np.mean(result["per_class_accuracy"]) == pytest.approx(result["final"]["test_balanced_accuracy"])
+    assert sum(row["count"] for row in result["reliability"]) == confusion.sum()
+
+
+def test_temperature_scaling_on_request(tmp_path: Path) -> None:
+    run = replace(
+        DIGITS, weighting="CCE", net="mlp-256", iterations=300, evaluate_every=300, validation=0.2, calibrate=True
+    )
+    result = finished(run, tmp_path)
+    assert result["temperature"] != 1
+    folder = tmp_path / run.folder_name()
+    _, card = load_model(folder / "model")
+    assert card.temperature == result["temperature"]
+    with pytest.raises(ValueError, match="calibrate is True, which has no effect"):
+        replace(run, validation=0.0)
+    np.savez(tmp_path / "new.npz", x=np.asarray(gather(run).dataset.test.inputs)[:5])
+    probabilities = predict(folder / "model", tmp_path / "new.npz").probabilities
+    plain = replace(run, calibrate=False)
+    finished(plain, tmp_path)
+    logits = np.log(predict(tmp_path / plain.folder_name() / "model", tmp_path / "new.npz").probabilities)
+    expected = torch.from_numpy(logits / card.temperature).softmax(1)
+    np.testing.assert_allclose(probabilities, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("weighting", ["CCE", "GCE(0.7)", "DM(0.5, 8)"])

@@ -119,6 +119,7 @@ def test_every_hashed_field_changes_the_hash() -> None:
         "seed": {"seed": 1},
         "precision": {"precision": "bf16"},
         "deterministic": {"deterministic": True},
+        "calibrate": {"calibrate": True, "validation": 0.2},
         "evaluate_every": {"evaluate_every": 10},
         "record_p": {"record_p": True},
         "record_margins": {"record_margins": True},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +36,7 @@ SHOWN = (
     "test_ece",
     "lr",
 )
+LISTED = 12  # classes and errors; --json prints all
 WIDEST = 60  # characters of a sparkline
 
 
@@ -68,6 +69,28 @@ def show(
         print(f"not finished; to resume: reweigh resume {folder}")
     else:
         print_result(result)
+        for part in class_tables(result, header.details.get("class_names", ())):
+            print()
+            out.print(part)
+
+
+def class_tables(result: Mapping[str, Any], names: Sequence[str]) -> Iterator[RenderableType]:
+    """Yield the scores of each class, the lowest F1 first, and the most frequent errors on the test set."""
+    columns = [result.get(f"per_class_{name}") for name in ("precision", "accuracy", "f1", "count")]
+    if any(column is None or len(column) != len(names) for column in columns):
+        return  # a run of an earlier version
+    rows: list[tuple[Any, ...]] = list(zip(names, *columns, strict=True))
+    rows.sort(key=lambda row: -1 if row[3] is None else row[3])
+    yield table(("class", "precision", "recall", "F1", "examples"), rows[:LISTED])
+    errors = [
+        (count, names[i], names[j])
+        for i, row in enumerate(result.get("confusion") or ())
+        for j, count in enumerate(row)
+        if count and i != j
+    ]
+    if errors:
+        most = [(label, predicted, count) for count, label, predicted in sorted(errors, key=lambda e: -e[0])[:LISTED]]
+        yield table(("label", "predicted as", "times"), most, left=2)
 
 
 def provenance(header: Header) -> list[tuple[str, str]]:

@@ -61,7 +61,8 @@ _RESULT = object_of(
         "diverged": nullable(integer),
         "collapsed_classes": list_of(string),
         "reliability": list_of(object_of({"confidence": nullable(number), "accuracy": nullable(number)})),
-        "per_class_accuracy": list_of(nullable(number)),
+        **{f"per_class_{name}": list_of(nullable(number)) for name in ("accuracy", "precision", "f1", "count")},
+        "confusion": list_of(list_of(integer)),
         "seconds": number,
     },
 )
@@ -220,7 +221,11 @@ def read_run(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str
     classes = len(header.details.get("class_names", ()))
     lists = {
         ("rows.jsonl", "p_by_class"): next((row["p_by_class"] for row in rows if "p_by_class" in row), None),
-        ("result.json", "per_class_accuracy"): (result or {}).get("per_class_accuracy"),
+        **{
+            ("result.json", name): values
+            for name, values in (result or {}).items()
+            if name.startswith("per_class_") or name == "confusion"
+        },
     }
     for (file, name), values in lists.items():
         if values and classes and len(values) != classes:

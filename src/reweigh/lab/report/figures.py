@@ -180,7 +180,8 @@ def group_figures(group: Group, points: int = 32, classes: int = 100) -> list[Fi
         p_by_class(group, min(points, 24), classes),
         noise_counts(group, classes),
         reliability(group),
-        class_accuracy(group, classes),
+        class_bars(group, classes),
+        confusion(group, classes),
     )
     return [figure for figure in found if figure is not None]
 
@@ -297,24 +298,49 @@ def reliability(group: Group) -> Lines | None:
     )
 
 
-def class_accuracy(group: Group, classes: int) -> Bars | None:
-    """Return the final accuracy on the test set by class."""
-    found = [(run.result or {}).get("per_class_accuracy") for run in group.runs]
-    tables: list[list[float | None]] = [table for table in found if table]
-    if not tables or len(tables[0]) > min(classes, 50):
+def class_bars(group: Group, classes: int) -> Bars | None:
+    """Return the final precision, recall and F1 on the test set by class, as means over seeds."""
+    sets = []
+    for name, column in (("recall", "accuracy"), ("precision", "precision"), ("F1", "f1")):
+        found = [(run.result or {}).get(f"per_class_{column}") for run in group.runs]
+        if tables := [table for table in found if table]:
+            sets.append((name, tuple(_mean(values) for values in zip(*tables, strict=True))))
+    if not sets or len(sets[0][1]) > min(classes, 50):
         return None
-    means = []
-    for column in zip(*tables, strict=True):
-        present = [value for value in column if value is not None]
-        means.append(sum(present) / len(present) if present else None)
     return Bars(
         "class-accuracy",
-        f"{group.holdout.capitalize()} accuracy by class",
-        f"Final accuracy, mean over seeds.{_noisy(group)}",
+        "Recall, precision and F1 by class",
+        f"On the {group.holdout} set at the end, mean over seeds. Recall is the accuracy on the examples of a class; "
+        f"precision is the share of its predictions that are right.{_noisy(group)}",
         "class",
-        "accuracy",
-        class_names(group, len(means)),
-        (("final", tuple(means)),),
+        "score",
+        class_names(group, len(sets[0][1])),
+        tuple(sets),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None
+
+
+def confusion(group: Group, classes: int) -> Heat | None:
+    """Return the confusion matrix at the end, summed over seeds."""
+    found = [table for run in group.runs if (table := (run.result or {}).get("confusion"))]
+    if not found or len(found[0]) > classes:
+        return None
+    names = class_names(group, len(found[0]))
+    over = "" if len(found) == 1 else f", summed over {len(found)} seeds"
+    return Heat(
+        "confusion",
+        "Confusion matrix",
+        f"The number of examples of the {group.holdout} set by label (row) and predicted class (column){over}. "
+        f"Errors are off the diagonal.{_noisy(group)}",
+        "predicted class",
+        "label",
+        names,
+        names,
+        tuple(tuple(float(sum(cells)) for cells in zip(*rows, strict=True)) for rows in zip(*found, strict=True)),
     )
 
 

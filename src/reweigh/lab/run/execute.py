@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import TEST
@@ -24,6 +24,7 @@ from reweigh.lab.run.material import Material, gather
 from reweigh.lab.run.memory import activations, check_memory, evaluation_batch
 from reweigh.lab.run.outcome import Best, finish, finite, has_diverged, header_of, result_of
 from reweigh.lab.run.parts import (
+    Batches,
     Parts,
     check_augments,
     epoch_of,
@@ -50,6 +51,7 @@ from reweigh.lab.train.evaluate import holdout_row, training_row
 from reweigh.lab.train.optimisers import build_optimiser, restore
 from reweigh.lab.train.step import EXCLUSIVE, EagerStep, has_dropout
 from reweigh.lab.train.supervisor import heartbeat
+from reweigh.metrics import fit_temperature
 
 _GATHERING = threading.Lock()  # the memory for loading one data set must do for all runs of a process
 
@@ -280,7 +282,10 @@ def train_run(
         if record is not None:
             test = None if parts.test is None else evaluate(method.predictor, parts.test)
             seconds = round(time.perf_counter() - started, 3)
-            result = result_of(run, material, read_rows(folder), state.best, test) | {"seconds": seconds}
+            temperature, scaled = _calibrated(parts, method.predictor, evaluate) if run.calibrate else (None, None)
+            result = result_of(run, material, read_rows(folder), state.best, test, scaled) | {"seconds": seconds}
+            if temperature is not None:
+                result["temperature"] = temperature
             finish(run, material, method.predictor, state.best, result, record)
         ranks.any(False)  # so that no rank returns before the result is written
     return folder
@@ -292,6 +297,25 @@ def _check_finished(folder: Path) -> Path:
         raise DataError(problem)
     checkpoint.remove(folder / "checkpoint.pt")
     return folder
+
+
+def _calibrated(parts: Parts, net: nn.Module, evaluate: Evaluate) -> tuple[float, Tensor | None]:
+    """Return the temperature fitted on the validation part, and the confidence of the test predictions with it."""
+
+    def logits_of(part: Batches) -> Tensor:
+        batches: list[Tensor] = []
+
+        def collect(logits: Tensor, target: Tensor, index: Tensor) -> None:
+            batches.append(logits.double().cpu())
+
+        evaluate(net, part, collect)
+        return torch.cat(batches)
+
+    assert parts.validation is not None  # Run requires one
+    temperature = fit_temperature(logits_of(parts.validation), parts.validation.labels.cpu())
+    if parts.test is None:
+        return temperature, None
+    return temperature, (logits_of(parts.test) / temperature).softmax(1).amax(1)
 
 
 def _is_evaluated(run: Run, step: int) -> bool:

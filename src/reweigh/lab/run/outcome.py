@@ -19,8 +19,10 @@ from reweigh.lab.spec import Run
 from reweigh.lab.train import checkpoint
 from reweigh.lab.train.evaluate import ExampleStats
 from reweigh.lab.train.model import Card, save_model
-from reweigh.metrics import collapsed_classes, per_class_accuracy, reliability
+from reweigh.metrics import calibration_error, class_scores, collapsed_classes, confusion_matrix, reliability
 from reweigh.noise import label_hash
+
+MOST_CLASSES = 200  # with more, a result has no confusion matrix
 
 
 def finish(run: Run, material: Material, net: nn.Module, best: Best, result: dict[str, Any], record: Record) -> None:
@@ -35,6 +37,7 @@ def finish(run: Run, material: Material, net: nn.Module, best: Best, result: dic
         dropout=run.dropout,
         large_stem=needs_large_stem(input_shape(material)),
         run=run,
+        temperature=result.get("temperature", 1.0),
         metrics={key: result[key] for key in ("final", "best", "holdout")},
     )
     save_model(record.folder / "model", net, card, best=best.net)
@@ -96,12 +99,20 @@ def header_of(run: Run, material: Material) -> Header:
 
 
 def result_of(
-    run: Run, material: Material, rows: list[dict[str, Any]], best: Best, test: ExampleStats | None
+    run: Run,
+    material: Material,
+    rows: list[dict[str, Any]],
+    best: Best,
+    test: ExampleStats | None,
+    scaled: Tensor | None = None,
 ) -> dict[str, Any]:
     """Return the final and the best evaluation; the best test accuracy, as papers print it, is optimistic.
 
     `diverged` is the first evaluation at which the loss or the outputs were not finite, or None; `best` is from before
-    it, or None. `collapsed_classes` names the classes that the net no longer predicts at the end.
+    it, or None. `collapsed_classes` names the classes that the net no longer predicts at the end. With a test part
+    there are precision, recall (per_class_accuracy), F1 and count of every class, and the confusion matrix: one row for
+    every given label, one column for every predicted class. `scaled` is the confidence of the test predictions after
+    temperature scaling.
     """
     final = {key: value for key, value in rows[-1].items() if not isinstance(value, list)}
     before = takewhile(lambda row: not has_diverged(row), rows)
@@ -122,6 +133,17 @@ def result_of(
     }
     if test is not None:
         target = torch.from_numpy(material.dataset.test.labels.copy())
-        result["reliability"] = reliability(test.confidence, test.predicted == target)
-        result["per_class_accuracy"] = per_class_accuracy(test.predicted, target, material.dataset.num_classes)
+        right = test.predicted == target
+        if scaled is not None:
+            final["test_ece_scaled"] = calibration_error(scaled, right)
+        result["reliability"] = reliability(test.confidence if scaled is None else scaled, right)
+        confusion = confusion_matrix(test.predicted, target, material.dataset.num_classes)
+        scores = class_scores(confusion)
+        final["test_balanced_accuracy"] = scores.mean("recall")
+        final["test_macro_f1"] = scores.mean("f1")
+        result["per_class_accuracy"] = scores.recall
+        result["per_class_precision"], result["per_class_f1"] = scores.precision, scores.f1
+        result["per_class_count"] = scores.count
+        if len(confusion) <= MOST_CLASSES:
+            result["confusion"] = confusion.tolist()
     return result

@@ -134,6 +134,9 @@ class Run:
         "device",
     ] = "auto"
     workers: Annotated[int, integer(0, 1024), _WHERE, "processes that decode image files"] = 0
+    calibrate: Annotated[
+        bool, flag, "scale the final model's outputs by a temperature fitted on the validation part"
+    ] = False
 
     # records
     evaluate_every: Annotated[int, integer(1), _RECORD, "iterations between evaluations"] = 1000
@@ -274,6 +277,7 @@ def _check_together(run: Run) -> None:
         "noise_count": rateless or kind in ("sl_block_pair", "instance_dependent"),
         "noise_seed": run.noise is None,
         "validation_labels": run.validation == 0,
+        "calibrate": run.validation == 0 and run.fold is None,
         "classes_per_batch": run.sampler != "balanced",
         "momentum": not velocity,
         "caffe_momentum": not velocity,

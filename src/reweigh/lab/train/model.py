@@ -47,6 +47,7 @@ class Card:
         dropout: before the classifier; no effect in evaluation.
         large_stem: whether the net has the stem for large images, where it has a choice.
         run: the run that trained it, or None.
+        temperature: probabilities are softmax(logits / temperature).
         metrics: its results, as JSON values.
     """
 
@@ -59,6 +60,7 @@ class Card:
     dropout: float = 0.0
     large_stem: bool = False
     run: Run | None = None
+    temperature: float = 1.0
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -98,6 +100,7 @@ def save_model(
         "large_stem": card.large_stem,
         "cosine_scale": head.scale if isinstance(head := getattr(net, "classifier", None), CosineLinear) else None,
         "run": None if card.run is None else card.run.to_mapping(),
+        "temperature": card.temperature,
         "metrics": card.metrics,
         "sha256": digests,
     }
@@ -176,6 +179,7 @@ def _card(content: Mapping[str, Any]) -> Card:
         dropout=float(content["dropout"]),
         large_stem=bool(content.get("large_stem", False)),  # earlier versions had no choice
         run=None if content["run"] is None else Run.from_mapping(content["run"]),
+        temperature=float(content.get("temperature", 1.0)),
         metrics=current_names(content["metrics"]),
     )
     if content["num_classes"] != card.num_classes:
