@@ -77,8 +77,8 @@ def show(
 def class_tables(result: Mapping[str, Any], names: Sequence[str]) -> Iterator[RenderableType]:
     """Yield the scores of each class, the lowest F1 first, and the most frequent errors on the test set."""
     columns = [result.get(f"per_class_{name}") for name in ("precision", "accuracy", "f1", "count")]
-    if any(column is None or len(column) != len(names) for column in columns):
-        return  # a run of an earlier version
+    if result.get("diverged") is not None or any(column is None for column in columns):
+        return  # a run of an earlier version has no such columns
     rows: list[tuple[Any, ...]] = list(zip(names, *columns, strict=True))
     rows.sort(key=lambda row: -1 if row[3] is None else row[3])
     yield table(("class", "precision", "recall", "F1", "examples"), rows[:LISTED])
