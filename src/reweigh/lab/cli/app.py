@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from reweigh import __version__
 from reweigh.errors import DataWarning, show_warnings
 from reweigh.lab.cli import (
+    compare,
     correct,
     data,
     demo,
@@ -148,6 +149,7 @@ def _add(command: Callable[..., None]) -> None:
 
 _add(demo.demo)
 _add(train.train)
+_add(compare.compare)
 _add(resume.resume)
 _add(search.search)
 app.add_typer(procedure.app, name="procedure")

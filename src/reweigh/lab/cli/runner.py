@@ -248,6 +248,12 @@ def print_runs(outcomes: Sequence[RunOutcome], as_json: bool) -> None:
         console().print(table(("run", "state", "problem", "tested on", "final accuracy", "best"), rows, left=4))
         for line in _mean_lines(results):
             print(line)
+    check_done(outcomes)
+    check_converged(results)
+
+
+def check_done(outcomes: Sequence[RunOutcome]) -> None:
+    """Raise `ExitError` unless all runs are done."""
     codes = [each.code for each in outcomes if each.code]
     if codes:
         stopped = [each for each in outcomes if each.state == "stopped"]
@@ -255,7 +261,6 @@ def print_runs(outcomes: Sequence[RunOutcome], as_json: bool) -> None:
         if stopped:
             message += f", {len(stopped)} were stopped; run the same command to resume them"
         raise ExitError(stopped[0].code if stopped else max(codes), message)
-    check_converged(results)
 
 
 def holdout_of(result: Mapping[str, Any]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +12,14 @@ from typer.core import TyperGroup
 from reweigh.errors import DataError
 from reweigh.lab.cli.options import Json
 from reweigh.lab.cli.paths import find_run
-from reweigh.lab.cli.runner import accuracies, holdout_of, result_as_json
+from reweigh.lab.cli.runner import accuracies, holdout_of, mean_std, result_as_json
 from reweigh.lab.cli.terminal import console, print_json, print_stderr, table
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from reweigh.lab.record import Summary
+    from reweigh.lab.report import Group
 
 
 class _ListByDefault(TyperGroup):
@@ -34,14 +38,21 @@ def list_command(
     root: Annotated[Path, typer.Argument(help="Directory containing runs.")] = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """List the runs in a directory with their settings, progress and accuracy."""
+    """List the runs in a directory with their settings, progress and accuracy.
+
+    Below them are means over runs that differ only in their seed.
+    """
     from reweigh.lab.record import list_runs
+    from reweigh.lab.report import collect, group
 
     if not root.is_dir():
         raise DataError(f"{root}: no such folder")
     found = list_runs(root)
+    groups = group(collect([root]).runs) if found else []
+    repeated = group([run for member in groups if len(member.runs) > 1 for run in member.runs])
     if as_json:
-        print_json({"root": str(root), "runs": [_as_mapping(summary) for summary in found]})
+        means = [group_as_mapping(member) for member in repeated]
+        print_json({"root": str(root), "runs": [_as_mapping(summary) for summary in found], "means": means})
         return
     if not found:
         print(f"no runs in {root}")
@@ -63,6 +74,55 @@ def list_command(
     for summary in found:
         if summary.problem is not None:
             print(f"broken: {summary.problem}")
+    if repeated:
+        print()
+        console().print(groups_table(repeated))
+
+
+def groups_table(groups: Sequence[Group]) -> RenderableType:
+    """Return the table of means over seeds, the highest final accuracy first; diverged runs are left out."""
+    rows = []
+    for member in groups:
+        final, best, diverged = _scores(member)
+        done = f"{len(final)} of {len(member.runs)}" + (f", {diverged} diverged" if diverged else "")
+        row = (
+            member.label,
+            member.run.data,
+            member.holdout,
+            done,
+            *(mean_std(x) if x else None for x in (final, best)),
+        )
+        rows.append((sum(final) / len(final) if final else -1.0, row))
+    columns = ("mean over seeds, in per cent", "data", "tested on", "seeds", "final", "best")
+    return table(columns, [row for _, row in sorted(rows, key=lambda pair: -pair[0])], left=4)
+
+
+def group_as_mapping(member: Group) -> dict[str, Any]:
+    """Return the accuracies of runs that differ only in their seed, for `--json`."""
+    final, best, diverged = _scores(member)
+    return {
+        "name": member.label,
+        "data": member.run.data,
+        "tested_on": member.holdout,
+        "seeds": [run.header.run.seed for run in member.runs],
+        "diverged": diverged,
+        **{name: _spread(values) for name, values in (("final", final), ("best", best))},
+    }
+
+
+def _scores(member: Group) -> tuple[list[float], list[float], int]:
+    """Return the final and best accuracies of the runs that converged, and the number of those that diverged."""
+    converged = [accuracies(run.result or {}) for run in member.runs if run.diverged is None]
+    final = [value for value, _ in converged if value is not None]
+    best = [value for _, value in converged if value is not None]
+    return final, best, sum(run.diverged is not None for run in member.runs)
+
+
+def _spread(values: list[float]) -> dict[str, Any]:
+    from reweigh.lab.report.collect import spread
+
+    mean, deviation = spread(values) if values else (None, None)
+    return {"accuracies": values, "mean": mean, "deviation": deviation}
 
 
 def _row(summary: Summary) -> tuple[object, ...]:
