@@ -41,7 +41,7 @@ def test_a_diverged_run_is_not_listed_as_any_other(reweigh, tiny: list[str], tmp
 
 def test_nothing_to_list(reweigh, tmp_path: Path) -> None:
     assert reweigh("runs", tmp_path).stdout == f"no runs in {tmp_path}\n"
-    assert reweigh("runs", "--json", tmp_path).json == {"root": str(tmp_path), "runs": []}
+    assert reweigh("runs", "--json", tmp_path).json == {"root": str(tmp_path), "runs": [], "means": []}
     assert reweigh("runs", tmp_path / "nowhere").code == 3
 
 
@@ -96,3 +96,30 @@ def test_packing_all_leaves_broken_runs_out(reweigh, finished: Path, tmp_path: P
     archive.unlink()
     assert reweigh("runs", "pack", archive, root / "bad", finished).code == 3  # named explicitly
     assert not archive.exists()
+
+
+def test_runs_that_differ_only_in_their_seed_have_a_mean(reweigh, tiny: list[str], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    line = ["compare", "CCE", "GCE(0.7)", "ELR", *tiny, "--seeds", 2, "--runs", tmp_path, "-o", page]
+    compared = reweigh(*line, "--json")
+    assert compared.code == 0, compared.stderr
+    assert [(each["name"], each["seeds"]) for each in compared.json["results"]] == [
+        ("CCE", [0, 1]),
+        ("GCE(0.7)", [0, 1]),
+        ("ELR", [0, 1]),
+    ]
+    assert "GCE(0.7)" in page.read_text()
+    final = compared.json["results"][0]["final"]
+    assert final["mean"] == pytest.approx(sum(final["accuracies"]) / 2)
+    listed = reweigh("runs", tmp_path, "--json").json
+    assert (len(listed["runs"]), {each["name"] for each in listed["means"]}) == (6, {"CCE", "GCE(0.7)", "ELR"})
+    shown = reweigh("runs", tmp_path).stdout
+    assert shown.count("2 of 2") == 3
+    assert f"{100 * final['mean']:.1f} ± {100 * final['deviation']:.1f}" in shown
+
+
+def test_compare_refuses_an_unknown_name(reweigh, tiny: list[str], tmp_path: Path) -> None:
+    ended = reweigh("compare", "CCE", "Elr", *tiny, "--runs", tmp_path)
+    assert (ended.code, list(tmp_path.iterdir())) == (2, [])
+    assert "no weighting, loss or method is named 'Elr'; did you mean 'ELR'?" in ended.stderr
+    assert reweigh("compare", "CCE", *tiny, "--lr", "1e30", "--runs", tmp_path, "-o", tmp_path / "a.html").code == 5
