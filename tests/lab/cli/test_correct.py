@@ -133,7 +133,18 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_data_are_read_as_by_suspects(reweigh, table: Path, tmp_path: Path) -> None:
-    options = ["--label-column", "verdict", "--iterations", 30, "--evaluate-every", 10, "--device", "cpu"]
+    options = [
+        "--label-column",
+        "verdict",
+        "--holdout",
+        0.2,
+        "--iterations",
+        30,
+        "--evaluate-every",
+        10,
+        "--device",
+        "cpu",
+    ]
     places = ["--runs", tmp_path / "runs", "--json"]
     before = table.read_bytes()
     found = reweigh("suspects", table, *options, *places, "-o", tmp_path / "suspects.csv")
@@ -142,7 +153,7 @@ def test_data_are_read_as_by_suspects(reweigh, table: Path, tmp_path: Path) -> N
     ended = reweigh(*line, "--threshold", 0.5, "--drop", "--retrain")
     assert ended.code == 0, ended.stderr
     result = ended.json
-    assert result["examples"] == 160  # a fifth is the noisy hold-out
+    assert result["examples"] == 160  # a fifth is held out
     assert result["retrained"]["runs"]["before"] == Path(found.json["run"]).name
     assert result["retrained"]["after"]["examples"] == 160 - result["dropped"] < 160
     assert result["retrained"]["before"]["holdout"] == "noisy hold-out"

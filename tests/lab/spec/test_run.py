@@ -126,6 +126,7 @@ def test_every_hashed_field_changes_the_hash() -> None:
         "fold": {"fold": "1/5"},
         "threshold_set": {"threshold_set": 0},
         "labels": {"labels": "labels.csv"},
+        "holdout": {"holdout": 0},
     }
     assert set(values) == {field.name for field in describe() if field.hashed}
     hashes = [run_of(**value).hash() for value in values.values()]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # fields of a run that decide which examples the corrected labels belong to
 DATA_FIELDS = (
-    *("data_root", "label_column", "text_column", "test_data", "text_vectors", "image_size"),
+    *("holdout", "data_root", "label_column", "text_column", "labels", "test_data", "text_vectors", "image_size"),
     *("noise", "imbalance", "data_hash"),
 )
 

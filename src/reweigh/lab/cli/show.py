@@ -100,7 +100,9 @@ def provenance(header: Header) -> list[tuple[str, str]]:
     noise = header.details.get("noise")
     if noise is not None:
         lines.append(("measured noise", f"{format_value(noise['measured'])} (nominal {format_value(noise['rate'])})"))
-    if (holdout := header.details.get("holdout", "test")) != "test":
+    if (holdout := header.details.get("holdout", "test")) != "test" and header.run.holdout == 0:
+        lines.append(("tested on", "nothing: all examples are for training"))
+    elif holdout != "test":
         lines.append(("tested on", f"{holdout}: part of these data, held out with its given labels"))
     lines += [("data hash", header.data_hash[:12]), ("label hash", header.label_hash[:12])]
     for environment in header.environments:

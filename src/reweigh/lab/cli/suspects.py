@@ -168,7 +168,8 @@ def _show(found: RunSuspects, folder: Path) -> None:
     ]
     console().print(table(("example", "given", "suggested", "issue", "index", "score"), rows, left=4))
     print(f"{int(suspects.issue.sum()):,} of {len(suspects):,} labels are suspects; scored by {suspects.description}")
-    if read_header(folder).details.get("holdout") == NOISY_HOLDOUT:
+    header = read_header(folder)
+    if header.details.get("holdout") == NOISY_HOLDOUT and header.run.holdout > 0:
         print("not scored: the examples held out to test the model")
     if noise is not None:
         print(f"estimated noise rate: {noise.rate:.1%} (95 % interval {noise.low:.1%} to {noise.high:.1%})")

@@ -13,7 +13,7 @@ from reweigh.errors import DataError, DataWarning
 from reweigh.lab.data.dataset import Dataset, Inputs, Part
 from reweigh.lab.data.source.columns import read
 from reweigh.lab.data.source.images import MAX_PIXELS, SUFFIXES, Files, check_inside
-from reweigh.lab.data.split import TEST_NAMES, assemble, class_names_of
+from reweigh.lab.data.split import HOLDOUT, TEST_NAMES, assemble, class_names_of
 
 FILE_COLUMNS = ("file", "filename", "file_name", "path", "image", "image_name", "image_path", "name", "id")
 """Names, in lower case, of the column of a table of labels that holds files; else it is the first without labels."""
@@ -29,6 +29,7 @@ def load(
     max_pixels: int = MAX_PIXELS,
     labels: str | os.PathLike[str] | None = None,
     label: str | None = None,
+    holdout: float = HOLDOUT,
 ) -> Dataset:
     """Load the images below `root`, with the sorted names of their folders as classes.
 
@@ -50,6 +51,7 @@ def load(
         labels: a table with the name of a file, relative to `root` and with or without its suffix, and its label; the
             names of folders then mean nothing.
         label: the label column of that table (`"label"`).
+        holdout: the fraction held out without a test folder; 0 keeps all images for training.
     """
     root = Path(root)
     if not root.is_dir():
@@ -85,7 +87,7 @@ def load(
         files.check()
     examples = Part(inputs, np.array(train_labels + (test_labels or []), dtype=np.int64))
     test = None if test_labels is None else examples.take(range(cut, len(examples)))
-    return assemble(root.resolve().name, examples.take(range(cut)), test, class_names, seed)
+    return assemble(root.resolve().name, examples.take(range(cut)), test, class_names, seed, holdout)
 
 
 class Skipped:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import Dataset, Inputs, Labels, Part
 from reweigh.lab.data.source.archive import open_member
-from reweigh.lab.data.split import TEST_NAMES, assemble
+from reweigh.lab.data.split import HOLDOUT, TEST_NAMES, assemble
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -42,7 +42,7 @@ GROUPS = "class_groups"
 MAX_BYTES = 2**32
 
 
-def load(path: str | os.PathLike[str], seed: int = 0, max_bytes: int = MAX_BYTES) -> Dataset:
+def load(path: str | os.PathLike[str], seed: int = 0, max_bytes: int = MAX_BYTES, holdout: float = HOLDOUT) -> Dataset:
     """Load the data set in an `.npz` file; without a test pair a seeded fifth becomes the noisy hold-out.
 
     Inputs are images, uint8 as (N, H, W), (N, H, W, C) or, with C = 1 or 3, (N, C, H, W), or features, (N, F) of
@@ -55,6 +55,7 @@ def load(path: str | os.PathLike[str], seed: int = 0, max_bytes: int = MAX_BYTES
         path: the file; see `KEYS` for the names of its arrays.
         seed: the seed of the split without a test pair.
         max_bytes: the largest total size of the arrays.
+        holdout: the fraction held out without a test pair; 0 keeps all rows for training.
     """
     path = Path(path)
     arrays = read(path, max_bytes)
@@ -69,7 +70,7 @@ def load(path: str | os.PathLike[str], seed: int = 0, max_bytes: int = MAX_BYTES
     test = None if found is None else _part(path, arrays, *found)
     names = _class_names(path, arrays, y, train.labels)
     try:
-        return replace(assemble(path.stem, train, test, names, seed), groups=_groups(arrays))
+        return replace(assemble(path.stem, train, test, names, seed, holdout), groups=_groups(arrays))
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
 

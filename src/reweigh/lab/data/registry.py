@@ -13,6 +13,7 @@ from typing import cast
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import Dataset
 from reweigh.lab.data.source.images import Files
+from reweigh.lab.data.split import HOLDOUT
 
 VARIABLE = "REWEIGH_DATA"
 """The environment variable with the path of the data folder."""
@@ -35,6 +36,7 @@ def load(
     size: tuple[int, int] | None = None,
     labels: str | os.PathLike[str] | None = None,
     check: bool = True,
+    holdout: float = HOLDOUT,
 ) -> Dataset:
     """Load a data set by name or path.
 
@@ -54,6 +56,7 @@ def load(
         size: for a folder or a data set of `FILES`, resize all images to (height, width) and keep them in memory.
         labels: for a folder, a table with the name and the label of each file.
         check: for a folder, decode every file once to find the unreadable ones.
+        holdout: the fraction of a user's data that is held out if there is no test part; 0 keeps all for training.
     """
     table_options: dict[str, object] = {"label": label, "text": text, "features": features, "test": test}
     spec, root = with_root(spec, root)
@@ -69,19 +72,19 @@ def load(
         from reweigh.lab.data import folder
 
         labels = None if labels is None else path_of(labels, root)
-        return folder.load(path, size=size, seed=seed, check=check, labels=labels, label=label)
+        return folder.load(path, size=size, seed=seed, check=check, labels=labels, label=label, holdout=holdout)
     suffix = path.suffix.lower()
     table_options["labels"] = labels
     if suffix == ".npz":
         _refuse_options(spec, table_options | {"size": size})
         from reweigh.lab.data import npz
 
-        return npz.load(path, seed=seed)
+        return npz.load(path, seed=seed, holdout=holdout)
     if suffix in TABLES:
         _refuse_options(spec, {"size": size, "labels": labels})
         from reweigh.lab.data import table
 
-        return table.load(path, label or "label", text, features, test, seed)
+        return table.load(path, label or "label", text, features, test, seed, holdout)
     if path.exists() or suffix or path.parent != Path():
         state = "expected a folder or one of" if path.exists() else "no such folder; expected one or a file of"
         raise DataError(f"{path}: {state} .npz, {', '.join(TABLES)}")

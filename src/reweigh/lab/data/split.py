@@ -45,9 +45,15 @@ def validation_split(labels: Labels, fraction: float = 0.2, seed: int = 0) -> tu
     return _split(labels, fraction, seed, "validation")
 
 
-def noisy_holdout(name: str, labels: Labels, seed: int = 0) -> tuple[Indices, Indices]:
-    """Split data without a test part: 80 % for training, 20 % as the *noisy hold-out*."""
-    train, held = stratified_split(labels, seed=seed)
+HOLDOUT = 0.2
+"""The fraction of a user's data that is held out by default if there is no test part."""
+
+
+def noisy_holdout(name: str, labels: Labels, seed: int = 0, fraction: float = HOLDOUT) -> tuple[Indices, Indices]:
+    """Split data without a test part: a fraction becomes the *noisy hold-out*, all other rows are for training."""
+    if fraction == 0:
+        return np.arange(len(labels)), np.zeros(0, np.int64)
+    train, held = stratified_split(labels, fraction, seed)
     if not len(held):
         if len(labels) > 2 and len(np.unique(labels)) == len(labels):  # for example a column of measurements
             raise DataError(f"{name}: all {len(labels)} labels are different; expected class labels")
@@ -55,11 +61,18 @@ def noisy_holdout(name: str, labels: Labels, seed: int = 0) -> tuple[Indices, In
     return train, held
 
 
-def assemble(name: str, train: Part, test: Part | None, class_names: tuple[str, ...], seed: int = 0) -> Dataset:
+def assemble(
+    name: str,
+    train: Part,
+    test: Part | None,
+    class_names: tuple[str, ...],
+    seed: int = 0,
+    holdout: float = HOLDOUT,
+) -> Dataset:
     """Return a data set of the two parts; without a test part, split off the `noisy_holdout`."""
     if test is not None:
         return Dataset(name, train, test, class_names)
-    kept, held = noisy_holdout(name, train.labels, seed)
+    kept, held = noisy_holdout(name, train.labels, seed, holdout)
     return Dataset(name, train.take(kept), train.take(held), class_names, holdout=NOISY_HOLDOUT)
 
 

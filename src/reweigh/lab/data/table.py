@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from reweigh.errors import DataError, DataWarning
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, TEST, Column, Dataset, Labels, Part
 from reweigh.lab.data.source.columns import Table, read, require_columns
-from reweigh.lab.data.split import Indices, class_names_of, noisy_holdout
+from reweigh.lab.data.split import HOLDOUT, Indices, class_names_of, noisy_holdout
 
 Numbers = NDArray[np.float64]
 
@@ -28,6 +28,7 @@ def load(
     features: Sequence[str] | None = None,
     test: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    holdout: float = HOLDOUT,
 ) -> Dataset:
     """Load the rows of `path` as a data set of standardised features or of texts.
 
@@ -43,6 +44,7 @@ def load(
         features: the feature columns; by default all except the label.
         test: a second file with the same columns; without it a seeded fifth becomes the noisy hold-out.
         seed: the seed of that split.
+        holdout: the fraction held out without a test file; 0 keeps all rows for training.
     """
     if text is not None and features is not None:
         raise ValueError("text and features are both passed; omit one of them")
@@ -65,15 +67,13 @@ def load(
     labels = np.concatenate(parts)
     raw = _texts(tables, text) if text is not None else _matrix(tables, columns)
     if test is None:
-        kept, held = noisy_holdout(str(path), labels, seed)
+        kept, held = noisy_holdout(str(path), labels, seed, holdout)
     else:
         kept, held = np.split(np.arange(len(labels)), [len(parts[0])])
-    holdout = NOISY_HOLDOUT if test is None else TEST
+    kind = NOISY_HOLDOUT if test is None else TEST
     scaled = None if isinstance(raw, tuple) else _scales(first.path, columns, raw, kept)
     examples = Part(raw if isinstance(raw, tuple) else standardise(raw, scaled or ()), labels)
-    return Dataset(
-        first.path.stem, examples.take(kept), examples.take(held), class_names, holdout=holdout, columns=scaled
-    )
+    return Dataset(first.path.stem, examples.take(kept), examples.take(held), class_names, holdout=kind, columns=scaled)
 
 
 def standardise(values: Numbers, columns: Sequence[Column]) -> NDArray[np.float32]:

@@ -15,8 +15,8 @@ from reweigh import imbalance
 from reweigh.errors import DataError
 from reweigh.lab.batches import Normalisation, channel_statistics, feature_statistics
 from reweigh.lab.data import registry
-from reweigh.lab.data.dataset import Dataset, Part
-from reweigh.lab.data.split import validation_split
+from reweigh.lab.data.dataset import NOISY_HOLDOUT, Dataset, Part
+from reweigh.lab.data.split import HOLDOUT, validation_split
 from reweigh.lab.nets.mlp import flattens
 from reweigh.lab.record import read_header
 from reweigh.lab.spec import Expression, Run, parse
@@ -166,7 +166,7 @@ def load(run: Run) -> Dataset:
 
         return vectors.load(registry.folder_of("imdb", run.data_root), workers=max(1, run.workers))
     size = None if run.image_size is None else height_and_width(run.image_size)
-    return registry.load(
+    dataset = registry.load(
         run.data,
         run.data_root,
         label=run.label_column,
@@ -174,7 +174,11 @@ def load(run: Run) -> Dataset:
         test=run.test_data,
         size=size,
         labels=run.labels,
+        holdout=run.holdout,
     )
+    if run.holdout != HOLDOUT and dataset.holdout != NOISY_HOLDOUT:
+        raise ValueError(f"holdout is {run.holdout:g}, which has no effect: {run.data} has its own test part")
+    return dataset
 
 
 def readable(dataset: Dataset, run: Run) -> Dataset:

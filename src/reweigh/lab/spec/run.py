@@ -65,6 +65,7 @@ class Run:
     text_column: Annotated[str | None, optional(text), "text column of a table"] = None
     labels: Annotated[str | None, optional(data_place), "table of file names and labels, for a folder of images"] = None
     test_data: Annotated[str | None, optional(data_place), "table with the test rows"] = None
+    holdout: Annotated[float, _FRACTION, "fraction held out to test if there is no test part; 0: train on all"] = 0.2
     text_vectors: Annotated[
         TextVectors, one_of(*get_args(TextVectors)), "how texts are converted to vectors; pv-dbow is for imdb"
     ] = "hashed"

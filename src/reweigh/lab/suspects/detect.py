@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reweigh.errors import DataError
-from reweigh.lab.data.dataset import Dataset
+from reweigh.lab.data.dataset import NOISY_HOLDOUT, Dataset
 from reweigh.lab.nets.mlp import flattens
 from reweigh.lab.procedures.journal import RunOne
 from reweigh.lab.procedures.predictions import training_probabilities
@@ -32,7 +32,17 @@ IMAGE_SIZE = 64  # of image files
 UNBALANCED = 3  # ratio of the largest to the smallest class from which batches are balanced
 PERCENTILE = 99.0  # of the threshold samples' areas under the margin (Pleiss 2020)
 
-_DATA = ("data_root", "data_hash", "label_column", "text_column", "labels", "test_data", "text_vectors", "image_size")
+_DATA = (
+    "holdout",
+    "data_root",
+    "data_hash",
+    "label_column",
+    "text_column",
+    "labels",
+    "test_data",
+    "text_vectors",
+    "image_size",
+)
 
 
 def default_run(data: str, fields: Mapping[str, Any] | None = None) -> Run:
@@ -49,6 +59,9 @@ def default_run(data: str, fields: Mapping[str, Any] | None = None) -> Run:
     given = dict(fields or {})
     data_fields = {name: given[name] for name in _DATA if name in given}
     dataset = load(Run(data=data, net="linear", weighting="CCE", **data_fields))
+    if dataset.holdout == NOISY_HOLDOUT and "holdout" not in given:
+        given["holdout"] = 0.0  # every label is judged
+        dataset = load(Run(data=data, net="linear", weighting="CCE", **data_fields, holdout=0.0))
     chosen = _net_for(dataset) | {"record_p": True, "record_margins": True} | given
     if flattens(str(chosen["net"])) and "augment" not in given:
         chosen["augment"] = "none"

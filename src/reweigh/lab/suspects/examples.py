@@ -54,13 +54,15 @@ def sources_of(run: Run, material: Material) -> tuple[str, ...]:
     path = path_of(run.data, run.data_root)
     if path.suffix.lower() in TABLES:
         table = read(path)
-        places = tuple(map(table.place, _rows_in_file(dataset, _labels(table, run, dataset))[rows].tolist()))
+        places = tuple(
+            map(table.place, _rows_in_file(dataset, _labels(table, run, dataset), run.holdout)[rows].tolist())
+        )
         if isinstance(inputs, tuple):
             return tuple(f"{place}: {excerpt(inputs[i])}" for place, i in zip(places, rows.tolist(), strict=True))
         return places
     arrays = npz.read(path)
     labels = next(arrays[y] for x, y, *_ in npz.KEYS if x in arrays and y in arrays)
-    return tuple(map(str, _rows_in_file(dataset, labels.reshape(-1).astype(np.int64))[rows].tolist()))
+    return tuple(map(str, _rows_in_file(dataset, labels.reshape(-1).astype(np.int64), run.holdout)[rows].tolist()))
 
 
 def excerpt(text: str, length: int = LENGTH) -> str:
@@ -73,11 +75,11 @@ def excerpt(text: str, length: int = LENGTH) -> str:
     return words if len(words) <= length else f"{words[:length].rstrip()}…"
 
 
-def _rows_in_file(dataset: Dataset, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rows_in_file(dataset: Dataset, labels: NDArray[np.int64], holdout: float) -> NDArray[np.int64]:
     """Return the file's row of each training example, which skips the noisy hold-out if there is one."""
     if dataset.holdout != NOISY_HOLDOUT:
         return np.arange(len(dataset.train))
-    return noisy_holdout(dataset.name, labels)[0]
+    return noisy_holdout(dataset.name, labels, fraction=holdout)[0]
 
 
 def _labels(table: Table, run: Run, dataset: Dataset) -> NDArray[np.int64]:
