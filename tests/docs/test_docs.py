@@ -35,7 +35,12 @@ PROGRAMS = [
 
 
 # the packages that a page's code needs beyond those of the tests
-PACKAGES = {"transformers.md": ("transformers", "accelerate"), "trl.md": ("trl",)}
+PACKAGES = {
+    "transformers.md": ("transformers", "accelerate"),
+    "trl.md": ("trl",),
+    "lightning.md": ("lightning",),
+    "skorch.md": ("skorch",),
+}
 # the guide trains three nets
 TIMED = [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name == "guide.md")) for page in PAGES]
 
@@ -45,7 +50,7 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Run the blocks of a page in order, in an empty folder and one namespace; Python must print the output shown."""
     for package in PACKAGES.get(page.name, ()):
         pytest.importorskip(package)
-        warnings.simplefilter("ignore", FutureWarning)  # of these packages about each other
+        warnings.simplefilter("ignore")  # they warn about each other and about workers
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     for language, code, shown in BLOCK.findall(page.read_text(encoding="utf-8")):
