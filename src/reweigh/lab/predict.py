@@ -25,6 +25,7 @@ from reweigh.lab.data.source.columns import read, require_columns
 from reweigh.lab.data.source.images import Files
 from reweigh.lab.data.source.text import read_lines
 from reweigh.lab.data.table import standardise
+from reweigh.lab.nets.net import Net
 from reweigh.lab.run.machine import autocast_of, device_of
 from reweigh.lab.run.material import Material, readable
 from reweigh.lab.run.memory import activations, evaluation_batch
@@ -85,17 +86,35 @@ def predict(
         DataError: the model or an input cannot be read, an input does not fit the model, or its training diverged.
     """
     net, card = load_model(model, which)
-    run = card.run or Run(
-        data="inputs", net=card.net, weighting="CCE"
-    )  # stands in for an unknown run: only the net is used
+    run = run_of(card)
     target = device_of(replace(run, device=device))
     examples, part, empty = _read(Path(inputs), card, run)
     part = readable(Dataset("inputs", part, part, card.class_names), run).train
     _check_shape(Path(inputs), part, card)
+    probabilities = probabilities_of(net, card, part, target, which, progress)
+    if not np.isfinite(probabilities).all():  # finite weights can still be too large
+        raise DataError(f"{model}: outputs are not finite: training diverged, or numbers in {inputs} are too large")
+    return Predictions(examples, probabilities.argmax(axis=1), probabilities, card.class_names, empty)
+
+
+def run_of(card: Card) -> Run:
+    """Return the run of a model, or one that stands in for an unknown run: only its net is used."""
+    return card.run or Run(data="inputs", net=card.net, weighting="CCE")
+
+
+def probabilities_of(
+    net: Net,
+    card: Card,
+    part: Part,
+    device: torch.device,
+    which: Literal["final", "best"] = "final",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> NDArray[np.float64]:
+    """Return the (N, C) probabilities of examples as loaded for training; the temperature is of the final model."""
+    run, temperature = run_of(card), card.temperature if which == "final" else 1.0
     material = Material(Dataset("inputs", part, part, card.class_names), part, None, None, None, card.normalisation, "")
-    batches = batches_of(run, part, material, target, order=None)
-    net, autocast = net.to(target), autocast_of(run, target)
-    temperature = card.temperature if which == "final" else 1.0
+    batches = batches_of(run, part, material, device, order=None)
+    net, autocast = net.to(device), autocast_of(run, device)
     rows: list[torch.Tensor] = []
     largest = activations(net, card.shape)[1]
     with torch.no_grad():
@@ -104,10 +123,7 @@ def predict(
                 logits = net(batch.inputs)
             rows.append((logits.double() / temperature).softmax(1).cpu())
             progress(sum(map(len, rows)), len(part))
-    probabilities = torch.cat(rows).numpy()
-    if not np.isfinite(probabilities).all():  # finite weights can still be too large
-        raise DataError(f"{model}: outputs are not finite: training diverged, or numbers in {inputs} are too large")
-    return Predictions(examples, probabilities.argmax(axis=1), probabilities, card.class_names, empty)
+    return torch.cat(rows).numpy()
 
 
 def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part, tuple[str, ...]]:
@@ -117,7 +133,7 @@ def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part, tupl
     suffix = path.suffix.lower()
     if suffix == ".npz":
         inputs = _array(path, card)
-    elif (suffix in TABLES or suffix == ".txt") and _reads_text(run):
+    elif (suffix in TABLES or suffix == ".txt") and reads_text(run):
         inputs, empty = _texts(path, run)
     elif suffix in TABLES or suffix == ".txt":
         inputs = _columns(path, card)
@@ -173,7 +189,8 @@ def _array(path: Path, card: Card) -> Inputs:
     return npz.as_inputs(array, found[0])
 
 
-def _reads_text(run: Run) -> bool:
+def reads_text(run: Run) -> bool:
+    """Return whether the model of a run reads texts."""
     return run.text_column is not None or (run.data == "imdb" and run.text_vectors == "hashed")
 
 

@@ -19,6 +19,7 @@ from reweigh.lab.cli import (
     demo,
     edf,
     explore,
+    export,
     nets,
     predict,
     procedure,
@@ -161,6 +162,7 @@ _add(report.report)
 app.add_typer(data.app, name="data")
 _add(nets.nets)
 _add(predict.predict)
+_add(export.export)
 _add(retrieve.retrieve)
 _add(suspects.suspects)
 _add(correct.correct)
