@@ -167,7 +167,7 @@ def _torchscript(predictor: nn.Module, raw: Tensor, names: str) -> tuple[bytes, 
     """Return the TorchScript archive, and its probabilities of the rows."""
     file = io.BytesIO()
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit as such
+        warnings.simplefilter("ignore")  # of torch.jit, which is deprecated; the rows show whether the trace is right
         traced = torch.jit.trace(predictor, (raw,))  # type: ignore[no-untyped-call]
         torch.jit.save(traced, file, _extra_files={"class_names": names.encode()})
         loaded = torch.jit.load(io.BytesIO(file.getvalue()))  # type: ignore[no-untyped-call]
