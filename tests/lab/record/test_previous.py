@@ -121,9 +121,9 @@ def test_the_interrupted_run_resumes(root: Path, tmp_path: Path) -> None:
     assert summarise(root / GCE).state == "done"
     execute(run, tmp_path / "scratch")
     resumed, scratch = read_run(root / GCE), read_run(tmp_path / "scratch" / GCE)
-    assert [list(row) for row in resumed[1]] == [list(row) for row in scratch[1]]
-    for old, new in zip(resumed[1], scratch[1], strict=True):
-        assert old == {key: pytest.approx(value, **TOLERANCE) for key, value in new.items()}
+    assert list(resumed[1][-1]) == list(scratch[1][-1])
+    for old, new in zip(resumed[1], scratch[1], strict=True):  # rows of the previous version have fewer columns
+        assert old == {key: pytest.approx(new[key], **TOLERANCE) for key in old}
     assert resumed[2] is not None
     assert scratch[2] is not None
     assert resumed[2]["final"] == {key: pytest.approx(value, **TOLERANCE) for key, value in scratch[2]["final"].items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,6 +11,8 @@ from reweigh.auto import Auto as AutoLoss
 from reweigh.lab.batches import Batch
 from reweigh.lab.methods.base import BaseMethod, constant_graph
 from reweigh.lab.methods.protocol import Context
+
+MOST_CLASSES = 20  # with more, a row has no confusion matrix
 
 
 class Auto(BaseMethod):
@@ -44,6 +46,18 @@ class Auto(BaseMethod):
     def loss(self, batch: Batch, step: int) -> Tensor:
         loss: Tensor = self.auto(self.net(batch.inputs), batch.target, batch.index)
         return loss
+
+    def columns(self, clean: Tensor | None) -> dict[str, Any]:
+        """Return the estimated noise rate and confusion, and the mean posterior of the given labels."""
+        own = self.auto.posterior().gather(1, self.auto.labels.clamp_min(0).long()[:, None])[:, 0].cpu()
+        row: dict[str, Any] = {"noise_rate": self.auto.noise_rate, "posterior_mean": own.mean().item()}
+        if self.context.num_classes <= MOST_CLASSES:
+            row["confusion"] = [round(x, 6) for x in self.auto.confusion.flatten().tolist()]
+        if clean is not None:
+            is_clean = torch.from_numpy(self.context.labels.copy()) == clean
+            row["posterior_clean"] = own[is_clean].mean().item()
+            row["posterior_noisy"] = own[~is_clean].mean().item()
+        return row
 
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         """Return |p - r|_1, the norm of the derivative without the anchor."""

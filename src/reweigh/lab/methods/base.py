@@ -43,6 +43,9 @@ class BaseMethod:
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         return None
 
+    def columns(self, clean: Tensor | None) -> dict[str, Any]:
+        return {}
+
     def epoch_end(self, epoch: int) -> None:
         pass
 

@@ -44,6 +44,9 @@ class ByCriterion:
             log_w = log_w + math.log(len(target))  # batches of any size in one unit
         return (log_w + log_taper(log_q, options.taper)).exp()
 
+    def columns(self, clean: Tensor | None) -> dict[str, Any]:
+        return {}
+
     def epoch_end(self, epoch: int) -> None:
         pass
 

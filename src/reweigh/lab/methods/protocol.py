@@ -64,6 +64,9 @@ class Method(Protocol):
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         """Return the example weights at this step, up to a common factor, or None if the method has none."""
 
+    def columns(self, clean: Tensor | None) -> dict[str, Any]:
+        """Return the method's own columns for a row of the record; `clean` are the true labels where known."""
+
     def epoch_end(self, epoch: int) -> None:
         """Run after the last iteration of every epoch, counted from 0."""
 

@@ -52,7 +52,7 @@ class Margins(NamedTuple):
 
 
 # columns that hold a list, as long in every row; the others hold a number, or null if it is not finite
-LISTS = ("p_histogram", "p_histogram_clean", "p_histogram_noisy", "weight_histogram", "p_by_class")
+LISTS = ("p_histogram", "p_histogram_clean", "p_histogram_noisy", "weight_histogram", "p_by_class", "confusion")
 _ROW = object_of({"step": integer}, dict.fromkeys(LISTS, list_of(nullable(number))), rest=nullable(number))
 
 RENAMED = {  # names that versions up to 0.1 wrote

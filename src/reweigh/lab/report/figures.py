@@ -50,6 +50,21 @@ _FIGURES = (
         (("p_clean", "clean labels"), ("p_noisy", "noisy labels")),
     ),
     _OverTime(
+        "posterior",
+        "Posterior of the given label",
+        "posterior",
+        "The mean probability that the given label is the true class, as estimated by Auto. If the true labels are "
+        "known: solid for clean labels, dashed for noisy ones.",
+        (("posterior_clean", "clean labels"), ("posterior_noisy", "noisy labels")),
+    ),
+    _OverTime(
+        "noise",
+        "Estimated noise rate",
+        "share of labels",
+        "The share of wrong labels that Auto estimates while it trains; the name of a run has the true rate.",
+        (("noise_rate", ""),),
+    ),
+    _OverTime(
         "fitting",
         "Fitting of subsets",
         "share fitted",
@@ -89,8 +104,8 @@ def dynamics(groups: Sequence[Group], points: int = 48) -> list[Lines]:
         series = []
         for i, group in enumerate(groups):
             columns = spec.columns
-            if spec.key == "p" and not group.truth:
-                columns = (("p_mean", ""),)
+            if spec.key in ("p", "posterior") and not group.truth:
+                columns = ((f"{spec.key}_mean", ""),)
             for variant, (column, words) in enumerate(columns):
                 legend = holdout_label(column, group) or words
                 # a dash has one meaning for all groups: if some have a test set, a noisy hold-out is dotted
@@ -103,7 +118,9 @@ def dynamics(groups: Sequence[Group], points: int = 48) -> list[Lines]:
                 caption = f"{caption} {NOISY}"
                 title = title.replace("Test", NOISY_HOLDOUT.capitalize()) if everywhere else title
             labels = ("iteration", spec.y_label)
-            figures.append(Lines(spec.key, title, caption, *labels, tuple(series), percent=spec.key != "p"))
+            figures.append(
+                Lines(spec.key, title, caption, *labels, tuple(series), percent=spec.key not in ("p", "posterior"))
+            )
     return figures
 
 

@@ -346,6 +346,7 @@ def _evaluate_parts(
         if part is not None:
             row |= holdout_row(evaluate(method.predictor, part), part.labels.cpu(), name)
     objective = mean_objective(run, train.cross_entropy, step - 1)
+    row |= method.columns(clean)
     own = {"step": step, "lr": rate} | ({} if objective is None else {"objective": objective})
     row = finite(own | {"loss": state.mean_loss()} | row)
     p, margins, rivals = train.p.numpy(), train.margin.numpy(), train.rival.numpy()
