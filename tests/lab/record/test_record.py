@@ -29,6 +29,7 @@ from reweigh.lab.record import (
     read_rows,
     summarise,
 )
+from reweigh.lab.record.header import _commit
 
 MakeRun = Callable[..., Path]
 ENVIRONMENT = {"torch": "2"}
@@ -295,3 +296,21 @@ def test_kill_at_any_moment_neither_loses_nor_repeats_rows(tmp_path: Path) -> No
         assert steps == list(range(len(steps)))
         assert len(read_p(folder).steps) - len(steps) in (0, 1)
         count = len(steps) - 2  # as if the checkpoint were two rows older
+
+
+def test_the_commit_is_read_without_writing_to_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.setenv(name, "a")
+    code = tmp_path / "header.py"
+    code.write_text("")
+    for command in (["init", "-q"], ["add", "header.py"], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    os.utime(code, (1, 1))  # which `git describe --dirty` would note in the index, under a lock
+    index = tmp_path / ".git" / "index"
+    before = index.read_bytes()
+    commit = _commit(tmp_path)
+    assert commit is not None
+    assert len(commit) == 40
+    assert index.read_bytes() == before
+    code.write_text("changed")
+    assert _commit(tmp_path) == f"{commit}-dirty"

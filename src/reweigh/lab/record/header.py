@@ -169,8 +169,13 @@ def _commit(folder: Path) -> str | None:
         subprocess.run(
             ["git", "ls-files", "--error-unmatch", name], cwd=folder, check=True, capture_output=True, timeout=10
         )
-        command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        described = subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=10, text=True)
+        # without the lock of `git describe`, which a kill would leave in the repository
+        command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+        done = subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=10, text=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return described.stdout.strip() or None
+    lines = done.stdout.splitlines()
+    commit = next(line.rpartition(" ")[2] for line in lines if line.startswith("# branch.oid "))
+    if commit == "(initial)":
+        return None
+    return commit + ("" if all(line.startswith("#") for line in lines) else "-dirty")
