@@ -257,3 +257,15 @@ def test_a_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
     finally:
         worker.kill()
         worker.join()
+
+
+def test_a_later_write_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    path, others = tmp_path / "a[1].csv", [tmp_path / "b.csv.7-00aa.part", tmp_path / "a[1].csv.part"]
+    old, young = tmp_path / "a[1].csv.7-00aa.part", tmp_path / "a[1].csv.8-00bb.part"
+    for file in (old, young, *others):
+        file.touch()
+        if file != young:
+            os.utime(file, (time.time() - 2 * 86400,) * 2)
+    replace_file(path, lambda file: file.write(b"new"))
+    assert path.read_bytes() == b"new"
+    assert sorted(tmp_path.iterdir()) == sorted([path, young, *others])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import os
 import re
 import secrets
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import isfinite
@@ -24,6 +26,7 @@ if sys.platform != "win32":
 
 
 _TEMPORARY = re.compile(r"\.\d+-[0-9a-f]+\.part$")  # appended to the name of the file that it will replace
+ABANDONED = 86400.0  # seconds after which nobody writes a temporary file any more
 
 
 class RecordError(OSError):
@@ -40,12 +43,13 @@ def replace_file(
     """Replace `path` atomically by what `write` writes to a temporary file, which is fsynced and renamed.
 
     On failure `path` is unchanged and RecordError is raised. `before_rename` is called once the new content is on disk.
-    If several processes write the same file, the last one wins.
+    If several processes write the same file, the last one wins. What a killed one left is removed a day later.
     """
     temporary = path.parent / f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part"  # two hosts may share a pid
     try:
         if path.is_dir():  # the rename would fail too, but late, and with another error for . and ..
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        remove_abandoned(path)
         with temporary.open("wb") as file:
             write(file)
             file.flush()
@@ -59,6 +63,14 @@ def replace_file(
             raise _record_error("write", path, error, "the old content is unchanged") from error
         raise
     sync_folder(path.parent)
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove the temporary files that processes killed more than a day ago left next to a file."""
+    for other in path.parent.glob(glob.escape(path.name) + ".*.part"):
+        with suppress(FileNotFoundError):  # another process removes it, too
+            if _TEMPORARY.search(other.name) and time.time() - other.lstat().st_mtime > ABANDONED:
+                other.unlink()
 
 
 def leftovers(folder: Path) -> list[Path]:
