@@ -254,3 +254,27 @@ def test_a_setting_whose_training_diverged_is_never_the_best(tmp_path: Path) -> 
     assert outcome.best == outcome.trials[1]
     with pytest.raises(ValueError, match="none of the 2 trials finished: ValueError: training diverged at iteration"):
         search(plan_search(fields, "lr={1e30, 1e31}", seeds=()), tmp_path / "runs", where=CPU)
+
+
+def test_a_database_appears_with_all_of_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill within the creation must leave no tables without their indices, which Optuna would not add."""
+    path = tmp_path / "study.db"
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("reweigh.lab.search.storage.os.link", killed)
+        with pytest.raises(KeyboardInterrupt):
+            open_storage(sqlite_url(path))
+    assert not list(tmp_path.iterdir())
+    study = optuna.create_study(storage=open_storage(sqlite_url(path)), study_name="a")
+    assert optuna.load_study(study_name="a", storage=open_storage(sqlite_url(path)))._study_id == study._study_id
+    with monkeypatch.context() as patch:  # a file system without links
+        patch.setattr("reweigh.lab.search.storage.os.link", os_error)
+        open_storage(sqlite_url(tmp_path / "other.db")).engine.dispose()
+    assert (tmp_path / "other.db").exists()
+
+
+def os_error(*_: object) -> None:
+    raise OSError(errno.EPERM, "not permitted")

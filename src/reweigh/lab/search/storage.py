@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +17,8 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage, get_storage
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
+
+from reweigh.lab.record.files import remove_abandoned
 
 T = TypeVar("T")
 
@@ -139,12 +143,32 @@ def _message(action: str, url: str, error: BaseException) -> str:
 
 
 def _sqlite(url: str) -> RDBStorage:
+    name = make_url(url).database
+    if name and name != ":memory:" and not name.startswith("file:"):
+        _create(Path(name))
     # isolation_level None: transactions are begun by the listener below, not by the driver
     storage = RDBStorage(url, {"connect_args": {"timeout": BUSY_TIMEOUT, "isolation_level": None}})
     sqlalchemy.event.listen(storage.engine, "connect", _prepare)
     sqlalchemy.event.listen(storage.engine, "begin", _begin)
     storage.engine.dispose()  # connections made before the listeners
     return storage
+
+
+def _create(path: Path) -> None:
+    """Create the tables in another file first: SQLite commits each, and Optuna adds no index that a kill left out.
+
+    If another process is faster, its database stays.
+    """
+    remove_abandoned(path)
+    if path.exists():
+        return
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        RDBStorage(f"sqlite:///{temporary}").engine.dispose()
+        with suppress(OSError):  # it exists meanwhile, or the file system has no links
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _prepare(connection: Any, _record: Any) -> None:
