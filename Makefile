@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 OLDEST := .venv-oldest
 WORKERS ?= 2
 
-.PHONY: demo test test-slow test-kill test-kill-ranks test-kill-search test-oldest check docs format clean
+.PHONY: demo test test-slow test-attack test-kill-ranks test-kill-search test-oldest check docs format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -30,8 +30,9 @@ test: check
 test-slow: $(READY)
 	$(BIN)/pytest -m slow --timeout 1800
 
-test-kill: $(READY)
-	REWEIGH_KILLS=$(or $(KILLS),1000) $(BIN)/pytest tests/lab/run/test_kill.py --timeout 86400
+# Kills, damaged files and fuzzed losses, in one process: docs/reliability.md.
+test-attack: $(READY)
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m attack --minutes $(or $(MINUTES),10) --seed $(or $(SEED),0)
 
 test-kill-ranks: $(READY)
 	REWEIGH_RANK_KILLS=$(or $(KILLS),200) $(BIN)/pytest tests/lab/train/test_supervisor.py --timeout 86400
