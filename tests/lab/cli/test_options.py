@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reweigh.lab.cli.options import COMMON, SUSPECTS_DEFAULTS, SUSPECTS_LOSS
+from reweigh.lab.cli.options import COMMON, DEFAULT_LOSS, DEFAULTS, EPOCHS
 from reweigh.lab.cli.train import make_run, train
 from reweigh.lab.search.plan import HELD_OUT
 from reweigh.lab.spec import Run, describe
@@ -21,6 +21,9 @@ def test_every_field_of_a_run_is_an_option_of_train(reweigh) -> None:
     for field in describe():
         assert field.name in parameters
         assert f"--{field.name.replace('_', '-')} " in shown, field.name
+
+
+CHOSEN = {"lr": 0.001, "iterations": 375, "record_p": True, "record_margins": True}
 
 
 def test_options_arrive_as_fields(monkeypatch: pytest.MonkeyPatch, reweigh) -> None:
@@ -45,6 +48,7 @@ def test_options_arrive_as_fields(monkeypatch: pytest.MonkeyPatch, reweigh) -> N
             deterministic=True,
             seed=3,
             evaluate_every=7,
+            **CHOSEN,
         )
     ]
 
@@ -99,7 +103,9 @@ def test_both_spellings_are_options(reweigh, tmp_path: Path) -> None:
 def test_the_common_options_come_first(reweigh) -> None:
     shown = reweigh("train", "--help").stdout
     first = shown[shown.index("Options ─") : shown.index("Data and noise")]
-    assert [field.name for field in describe() if f"--{field.name.replace('_', '-')} " in first] == list(COMMON)
+    assert [field.name for field in (*describe(), EPOCHS) if f"--{field.name.replace('_', '-')} " in first] == sorted(
+        COMMON
+    )
 
 
 def test_a_switch_and_its_opposite_contradict(reweigh) -> None:
@@ -117,8 +123,8 @@ def words(shown: str) -> str:
 def test_commands_on_data_show_their_own_defaults(reweigh, command: str) -> None:
     shown = words(reweigh(command, "--help").stdout)
     assert "required" not in shown.partition("Data and noise")[2]
-    assert f"Loss or method ({SUSPECTS_LOSS})" in shown
-    for default in SUSPECTS_DEFAULTS.values():
+    assert f"Loss or method ({DEFAULT_LOSS})" in shown
+    for default in DEFAULTS.values():
         assert f"({default})" in shown
 
 
@@ -126,14 +132,14 @@ def test_the_defaults_shown_are_those_of_a_run_on_data(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("x,label\n" + "".join(f"{x},{'no' if x % 5 else 'yes'}\n" for x in range(40)))
     labels = np.arange(8) % 2
     np.savez(tmp_path / "mine.npz", x_train=np.zeros((8, 8, 8, 3), np.uint8), y_train=labels)
-    numbers = {"iterations": "800", "evaluate_every": "tenth", "record_p": "on", "record_margins": "on"}
-    shown = {"weighting": SUSPECTS_LOSS, **SUSPECTS_DEFAULTS}
+    numbers = {"iterations": "250", "evaluate_every": "tenth", "record_p": "on", "record_margins": "on"}
+    shown = {"weighting": DEFAULT_LOSS, **DEFAULTS}
     for name in ("mine.csv", "mine.npz"):
         made = default_run(str(tmp_path / name))
         for field, value in made.to_mapping().items():
             if field != "data":
                 assert numbers.get(field, str(value)) in shown[field]
-        assert (made.iterations, made.evaluate_every) == (800, 80)
+        assert (made.iterations, made.evaluate_every) == (250, 25)
 
 
 def test_search_shows_its_own_defaults(reweigh) -> None:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from reweigh.lab.run.defaults import choose
+
 QUICK = ["--weighting", "CCE", "--iterations", "20", "--evaluate-every", "20", "--device", "cpu"]
 
 
@@ -96,8 +98,9 @@ def test_wrong_input_is_one_message(reweigh, tmp_path: Path, line: list[str], co
     ended = reweigh("train", *line, "--weighting", "CCE", "--runs", tmp_path)
     assert ended.code == code
     assert message in ended.stderr
-    assert ended.stderr.startswith("reweigh: ")
-    assert ended.stderr.count("\n") == 1
+    *chosen, last = ended.stderr.splitlines()
+    assert last.startswith("reweigh: ")
+    assert all(line.startswith("chosen: ") for line in chosen)
     assert not ended.stdout
 
 
@@ -126,3 +129,41 @@ def test_augmentation_of_what_is_no_picture_is_refused(reweigh, tmp_path: Path, 
     if kind == "pictures":
         small = ["--net", "mlp-8", "--iterations", 4, "--device", "cpu", "--runs", tmp_path / "runs"]
         assert (ended := reweigh("suspects", *data, *small)).code == 0, ended.stderr
+
+
+@pytest.mark.parametrize(("make", "net"), [(table, "mlp-256"), (arrays, "mlp-256"), (pictures, "resnet20")])
+def test_what_is_not_set_is_chosen_and_printed(
+    reweigh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make, net: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = ["--epochs", "2", "--batch-size", "4", "--device", "cpu"]
+    ended = reweigh("train", "--data", make(tmp_path), *line)
+    assert ended.code == 0, ended.stderr
+    chosen = next(text for text in ended.stderr.splitlines() if text.startswith("chosen: "))
+    assert f"net {net}, weighting GCE(0.7)" in chosen
+    assert "(2 epochs)" in chosen
+    run = json.loads((tmp_path / ended.stdout.splitlines()[0] / "run.json").read_text())["run"]
+    assert (run["net"], run.get("image_size")) == (net, 64 if make is pictures else None)
+    again = reweigh("suspects", run["data"], *line)
+    assert again.stdout.splitlines()[0] == ended.stdout.splitlines()[0]  # the same run, which is not repeated
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ([], "give --data: the name of a data set"),
+        (["--data", "digits", "--epochs", "0"], "epochs is 0; expected a number above 0"),
+        (["--data", "digits", "--epochs", "1", "--iterations", "5"], "epochs and iterations are both given"),
+    ],
+)
+def test_wrong_lengths_and_no_data(reweigh, line: list[str], message: str) -> None:
+    ended = reweigh("train", *line)
+    assert ended.code == 2
+    assert message in ended.stderr
+
+
+def test_epochs_count_the_examples_that_are_trained_on() -> None:
+    fields = {"batch_size": 10, "epochs": 3, "net": "mlp-8"}
+    assert choose("digits", fields).run.iterations == 360
+    assert choose("digits", fields | {"validation": 0.5}).run.iterations == 180
+    assert choose("digits", fields | {"optimiser": "adamw"}).run.lr == 0.001

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.lab.cli.exits import DIVERGED, ExitError
-from reweigh.lab.cli.options import Capture, Compile, Jobs, Json, Kernels, RunsRoot, with_fields
+from reweigh.lab.cli.options import DEFAULTS, EPOCHS, Capture, Compile, Jobs, Json, Kernels, RunsRoot, with_fields
 from reweigh.lab.cli.paths import PAGE, check_output
 from reweigh.lab.cli.runner import check_done, run_several
 from reweigh.lab.cli.runs import group_as_mapping, groups_table
 from reweigh.lab.cli.terminal import console, print_json
-from reweigh.lab.cli.train import is_done, make_run
-from reweigh.lab.spec import Run, describe, parse
+from reweigh.lab.cli.train import choose_run, is_done, make_run
+from reweigh.lab.spec import describe, parse
 
 if TYPE_CHECKING:
     from reweigh.lab.report import Group
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _OBJECTIVES = ("weighting", "loss", "method")
 
 
-@with_fields([field for field in describe() if field.name not in (*_OBJECTIVES, "seed")])
+@with_fields([field for field in (*describe(), EPOCHS) if field.name not in (*_OBJECTIVES, "seed")], defaults=DEFAULTS)
 def compare(
     fields: dict[str, Any],
     objectives: Annotated[
@@ -42,17 +42,20 @@ def compare(
 ) -> None:
     """Train several losses or methods on the same data, and compare them over seeds.
 
-    All other settings are the same for all, also the learning rate: use reweigh search where it matters. Runs that are
-    done are not repeated. The page is that of reweigh report.
+    All other settings are the same for all, also the learning rate: use reweigh search where it matters. What is not set
+    is chosen for the data, as by reweigh train. Runs that are done are not repeated. The page is that of reweigh report.
 
-    Example: reweigh compare CCE "GCE(0.7)" "ELR(3, 0.7)" --data photos/ --net resnet20
+    Example: reweigh compare CCE "GCE(0.7)" "ELR(3, 0.7)" --data photos/
     """
     from reweigh.lab.record.files import replace_file
     from reweigh.lab.report import collect, group, report_page
     from reweigh.lab.run import Speed
 
     check_output("--output", output, PAGE)
-    planned = [run for text in dict.fromkeys(objectives) for run in _runs_of(text, fields, seeds)]
+    kinds = {text: _kind_of(text) for text in objectives}
+    chosen = choose_run(fields | {"weighting": "CCE"}).to_mapping()
+    del chosen["weighting"]
+    planned = [make_run(chosen | {kind: text, "seed": seed}) for text, kind in kinds.items() for seed in range(seeds)]
     for run in planned:
         is_done(run, runs)  # raises if the data have changed: the mean would mix runs on different data
     outcomes = run_several(planned, runs, jobs, Speed(capture, kernels, compiled))
@@ -69,8 +72,8 @@ def compare(
     _check_some_converged(groups)
 
 
-def _runs_of(text: str, fields: dict[str, Any], seeds: int) -> list[Run]:
-    """Return a run for every seed of a weighting, loss or method, which its name decides."""
+def _kind_of(text: str) -> str:
+    """Return whether a text names a weighting, a loss or a method."""
     from reweigh.lab.objectives import KINDS, kind_of
 
     name = parse(text).name
@@ -80,7 +83,7 @@ def _runs_of(text: str, fields: dict[str, Any], seeds: int) -> list[Run]:
 
         names = [each.__name__ for classes in KINDS.values() for each in classes]
         raise ValueError(f"no weighting, loss or method is named {name!r}; {nearest(name, names)}")
-    return [make_run(fields | {kind: text, "seed": seed}) for seed in range(seeds)]
+    return kind
 
 
 def _check_some_converged(groups: Sequence[Group]) -> None:

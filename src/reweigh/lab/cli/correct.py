@@ -11,11 +11,11 @@ import typer
 
 from reweigh.errors import DataError
 from reweigh.lab.cli.exits import Stop
-from reweigh.lab.cli.options import SUSPECTS_DEFAULTS, SUSPECTS_LOSS, Json, RunsRoot, with_fields
+from reweigh.lab.cli.options import DEFAULT_LOSS, DEFAULTS, EPOCHS, Json, RunsRoot, with_fields
 from reweigh.lab.cli.paths import check_outside, find_run_or_data, input_files
 from reweigh.lab.cli.runner import trainer
 from reweigh.lab.cli.terminal import console, print_json, progress, table
-from reweigh.lab.spec import Run, describe
+from reweigh.lab.spec import DATA_FIELDS, Run, describe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,16 +25,13 @@ if TYPE_CHECKING:
     from reweigh.lab.suspects.decisions import Decision
 
 # fields of a run that decide which examples the corrected labels belong to
-DATA_FIELDS = (
-    *("holdout", "data_root", "label_column", "text_column", "labels", "test_data", "text_vectors", "image_size"),
-    *("noise", "imbalance", "data_hash"),
-)
+LABEL_FIELDS = (*DATA_FIELDS, "noise", "imbalance")
 
 
 @with_fields(
-    [field for field in describe() if field.name not in ("data", "method")],
-    defaults=SUSPECTS_DEFAULTS,
-    loss=SUSPECTS_LOSS,
+    [field for field in (*describe(), EPOCHS) if field.name not in ("data", "method")],
+    defaults=DEFAULTS,
+    loss=DEFAULT_LOSS,
 )
 def correct(
     fields: dict[str, Any],
@@ -172,7 +169,7 @@ def comparison(before: Mapping[str, Any], after: Mapping[str, Any]) -> Renderabl
 def _options(correction: Correction, run: Run) -> dict[str, str]:
     """Return the fields, besides `data`, by which a run trains on the corrected labels."""
     chosen = correction.corrected(run).to_mapping()
-    return {name: str(chosen[name]) for name in DATA_FIELDS if name in chosen}
+    return {name: str(chosen[name]) for name in LABEL_FIELDS if name in chosen}
 
 
 def _as_mapping(correction: Correction, run: Run) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Optional, Union, get_args, get_origin
 
 import typer
 
+from reweigh.checks import number, optional
 from reweigh.lab.spec import Field, describe
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -42,24 +43,30 @@ _PANELS = {
     "iterations": "Training",
     "evaluate_every": "Record",
 }
-COMMON = ("data", "label_column", "test_data", "net", "weighting", "method", "iterations", "lr")
+COMMON = ("data", "label_column", "test_data", "net", "weighting", "method", "iterations", "epochs", "lr")
 """The fields that most users set: the help shows them first, the others by group."""
 
 EXACTLY_ONE = "exactly one of --weighting, --loss, --method"
 
-# The fields in which `suspects.default_run` differs from `Run`, and its choice of loss.
-SUSPECTS_DEFAULTS = {
-    "image_size": "64",
+EPOCHS = Field(
+    "epochs", float | None, (), None, optional(number(0, above=True)), True, False, "epochs, instead of iterations"
+)
+"""An option that `reweigh.lab.run.defaults.choose` replaces by iterations."""
+
+# The fields in which `reweigh.lab.run.defaults.choose` differs from `Run`, and its choice of loss.
+DEFAULTS = {
+    "image_size": "64, with nets for large images none",
     "net": "mlp-256, for images resnet20",
-    "iterations": "40 epochs, 800 to 20000",
+    "iterations": "40 epochs, 250 to 20000",
+    "batch_size": "128, below 2000 examples 32",
     "sampler": "shuffled, balanced if classes are unbalanced",
     "augment": "none, for images pad-crop-flip",
-    "lr": "0.03, for images 0.1",
+    "lr": "0.03, for images 0.1, with adam 0.001",
     "evaluate_every": "a tenth of the iterations",
     "record_p": "on",
     "record_margins": "on",
 }
-SUSPECTS_LOSS = "--weighting, --loss; else GCE(0.7), from 50 classes DM"
+DEFAULT_LOSS = "else GCE(0.7), from 50 classes DM"
 
 
 def with_fields(
@@ -155,10 +162,10 @@ def _default(value: object) -> str:
 
 
 def _panel(field: Field) -> str:
-    panel = ""
+    panel, name = "", "iterations" if field is EPOCHS else field.name
     for other in describe():
         panel = _PANELS.get(other.name, panel)
-        if other.name == field.name:
+        if other.name == name:
             break
     return panel
 

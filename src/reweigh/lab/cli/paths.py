@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reweigh.errors import DataError
+from reweigh.lab.cli.terminal import print_stderr
 from reweigh.lab.spec import Run, describe, parse
 
 PAGE = (".html", ".htm")
@@ -39,12 +40,14 @@ def find_run_or_data(
     """
     from reweigh.lab.data.registry import NAMES, path_of, with_root
     from reweigh.lab.record import read_header
-    from reweigh.lab.suspects import default_run
+    from reweigh.lab.run.defaults import choose
 
     is_run = any((folder / "run.json").is_file() for folder in (Path(source), root / source))
     if not is_run and (with_root(source)[0] in NAMES or path_of(source, fields.get("data_root")).exists()):
         try:
-            return default_run(source, dict(fields)), None
+            choice = choose(source, fields, holds_out=False)
+            print_stderr(choice.describe())
+            return choice.run, None
         except TypeError as error:  # on a command line a value of the wrong type is a wrong value
             raise ValueError(str(error)) from error
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.lab.cli.exits import Stop
-from reweigh.lab.cli.options import SUSPECTS_DEFAULTS, SUSPECTS_LOSS, Json, RunsRoot, with_fields
+from reweigh.lab.cli.options import DEFAULT_LOSS, DEFAULTS, EPOCHS, Json, RunsRoot, with_fields
 from reweigh.lab.cli.paths import PAGE, check_output, execution_fields, find_run_or_data, input_files
 from reweigh.lab.cli.runner import trainer
 from reweigh.lab.cli.terminal import console, print_json, progress, table
@@ -25,9 +25,9 @@ WIDTH = 60  # of the column "example"
 
 # accepts every training option except --method, which is the score here
 @with_fields(
-    [field for field in describe() if field.name not in ("data", "method")],
-    defaults=SUSPECTS_DEFAULTS,
-    loss=SUSPECTS_LOSS,
+    [field for field in (*describe(), EPOCHS) if field.name not in ("data", "method")],
+    defaults=DEFAULTS,
+    loss=DEFAULT_LOSS,
 )
 def suspects(
     fields: dict[str, Any],

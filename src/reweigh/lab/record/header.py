@@ -13,7 +13,7 @@ from typing import Any
 from reweigh.errors import DataError
 from reweigh.lab.record.files import read_json
 from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of, string
-from reweigh.lab.spec import Run
+from reweigh.lab.spec import DATA_FIELDS, Run
 
 FORMAT = 1
 
@@ -113,8 +113,7 @@ def data_versions(headers: Iterable[Header]) -> Callable[[Header], str | None]:
 
 def _data_name(run: Run) -> tuple[object, ...]:
     """Return the fields that name a run's data."""
-    columns = run.labels, run.label_column, run.text_column, run.text_vectors, run.image_size
-    return run.data, run.test_data, *columns
+    return run.data, *(getattr(run, name) for name in DATA_FIELDS if name not in ("data_root", "data_hash"))
 
 
 def check_same_run(path: Path, recorded: Header, current: Header) -> None:

@@ -159,8 +159,8 @@ def with_threshold_set(dataset: Dataset, part: Part, number: int, seed: int) -> 
     return replace(dataset, class_names=names, groups=groups), replace(part, labels=labels)
 
 
-def load(run: Run) -> Dataset:
-    """Load the data set of a run from disk."""
+def load(run: Run, check: bool = True) -> Dataset:
+    """Load the data set of a run from disk; with `check`, decode every image of a folder once."""
     if run.data == "imdb" and run.text_vectors == "pv-dbow":
         from reweigh.lab.data import vectors
 
@@ -175,6 +175,7 @@ def load(run: Run) -> Dataset:
         size=size,
         labels=run.labels,
         holdout=run.holdout,
+        check=check,
     )
     if run.holdout != HOLDOUT and dataset.holdout != NOISY_HOLDOUT:
         raise ValueError(f"holdout is {run.holdout:g}, which has no effect: {run.data} has its own test part")

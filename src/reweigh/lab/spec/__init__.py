@@ -2,10 +2,11 @@
 
 from reweigh.lab.spec.checks import read_seeds
 from reweigh.lab.spec.expression import Expression, ExpressionError, Value, parse
-from reweigh.lab.spec.run import Field, Run, describe
+from reweigh.lab.spec.run import DATA_FIELDS, Field, Run, describe
 from reweigh.lab.spec.schedule import at_step, factor_at, is_scheduled, value_at
 
 __all__ = [
+    "DATA_FIELDS",
     "Expression",
     "ExpressionError",
     "Field",

@@ -214,6 +214,12 @@ class Run:
         return f"{'-'.join(filter(None, words))[:120]}-s{self.seed}-{self.hash()}"
 
 
+DATA_FIELDS = (
+    *("data_root", "data_hash", "label_column", "text_column", "labels", "test_data", "holdout", "text_vectors"),
+    "image_size",
+)
+"""The fields, besides `data`, that decide how the data are read."""
+
 _EXPRESSIONS = {"weighting", "loss", "method", "noise", "imbalance", "schedule", "taper"}
 
 

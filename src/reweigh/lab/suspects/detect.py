@@ -11,78 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reweigh.errors import DataError
-from reweigh.lab.data.dataset import NOISY_HOLDOUT, Dataset
-from reweigh.lab.nets.mlp import flattens
 from reweigh.lab.procedures.journal import RunOne
 from reweigh.lab.procedures.predictions import training_probabilities
 from reweigh.lab.record import History, Margins, read_header, read_margins, read_p, read_result, read_rows
 from reweigh.lab.record.rows import check_recorded
 from reweigh.lab.run import execute
-from reweigh.lab.run.material import Material, check_same_data, fold_split, gather, load, threshold_rows
+from reweigh.lab.run.material import Material, check_same_data, fold_split, gather, threshold_rows
 from reweigh.lab.spec import Run
 from reweigh.lab.suspects.examples import sources_of
 from reweigh.labels.scores import area_under_margin
 from reweigh.labels.suspects import Method, Suspects, choose_method, find_suspects
-from reweigh.recommendation import MANY_CLASSES, recommend
 
-EPOCHS = 40
-MIN_ITERATIONS, MAX_ITERATIONS = 800, 20_000
-EVALUATIONS = 10
-IMAGE_SIZE = 64  # of image files
-UNBALANCED = 3  # ratio of the largest to the smallest class from which batches are balanced
 PERCENTILE = 99.0  # of the threshold samples' areas under the margin (Pleiss 2020)
-
-_DATA = (
-    "holdout",
-    "data_root",
-    "data_hash",
-    "label_column",
-    "text_column",
-    "labels",
-    "test_data",
-    "text_vectors",
-    "image_size",
-)
-
-
-def default_run(data: str, fields: Mapping[str, Any] | None = None) -> Run:
-    """Return a run on `data` that resists label noise and records what `suspects_of` needs.
-
-    Texts and tables get a multilayer perceptron, images a ResNet-20 with augmentation (files at 64 x 64). The loss is
-    GCE(0.7), or the recommended DM from 50 classes on, where GCE learns slowly. There are about 40 epochs and 10
-    evaluations. Batches are balanced if the classes are not: otherwise rare classes are learned late and look noisy.
-
-    Args:
-        data: as in `Run`.
-        fields: fields of `Run` that replace these defaults.
-    """
-    given = dict(fields or {})
-    data_fields = {name: given[name] for name in _DATA if name in given}
-    dataset = load(Run(data=data, net="linear", weighting="CCE", **data_fields))
-    if dataset.holdout == NOISY_HOLDOUT and "holdout" not in given:
-        given["holdout"] = 0.0  # every label is judged
-        dataset = load(Run(data=data, net="linear", weighting="CCE", **data_fields, holdout=0.0))
-    chosen = _net_for(dataset) | {"record_p": True, "record_margins": True} | given
-    if flattens(str(chosen["net"])) and "augment" not in given:
-        chosen["augment"] = "none"
-    counts = np.bincount(dataset.train.labels)
-    if "imbalance" in given or counts.max() >= UNBALANCED * counts[counts > 0].min():
-        chosen.setdefault("sampler", "balanced")
-    if not {"weighting", "loss", "method"} & given.keys():
-        many = dataset.num_classes >= MANY_CLASSES
-        chosen["weighting"] = repr(recommend(dataset.num_classes).weighting) if many else "GCE(0.7)"
-    batch_size = int(chosen.setdefault("batch_size", 128))
-    iterations = EPOCHS * len(dataset.train) // batch_size
-    iterations = int(chosen.setdefault("iterations", min(MAX_ITERATIONS, max(MIN_ITERATIONS, iterations))))
-    chosen.setdefault("evaluate_every", max(1, iterations // EVALUATIONS))
-    return Run.from_mapping({"data": data, **chosen})
-
-
-def _net_for(dataset: Dataset) -> dict[str, Any]:
-    if dataset.kind in ("text", "features"):
-        return {"net": "mlp-256", "lr": 0.03}
-    images: dict[str, Any] = {"net": "resnet20", "lr": 0.1, "augment": "pad-crop-flip"}
-    return images | ({"image_size": IMAGE_SIZE} if dataset.kind == "files" else {})
 
 
 @dataclass(frozen=True, eq=False)
