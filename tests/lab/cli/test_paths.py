@@ -97,7 +97,7 @@ def test_every_command_checks_its_outputs_first(
         ended = reweigh(*line)
         assert ended.code == 2, (line, ended.stderr)
         assert ended.stderr.splitlines()[-1].startswith(("reweigh: --output is ", "reweigh: --page is ")), line
-        assert ended.stderr.count("\n") == 1
+        assert ended.stderr.count("\n") == 1 + ended.stderr.startswith("chosen: "), line
     assert table.read_bytes() == before
     assert (finished / "rows.jsonl").read_bytes() == record
     assert sorted(path.name for path in table.parent.iterdir()) == ["good.csv"], "nothing was trained or written"

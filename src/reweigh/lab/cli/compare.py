@@ -42,8 +42,9 @@ def compare(
 ) -> None:
     """Train several losses or methods on the same data, and compare them over seeds.
 
-    All other settings are the same for all, also the learning rate: use reweigh search where it matters. What is not set
-    is chosen for the data, as by reweigh train. Runs that are done are not repeated. The page is that of reweigh report.
+    All other settings are the same for all, also the learning rate: use reweigh search where it matters. What is not
+    set is chosen for the data, as by reweigh train. Runs that are done are not repeated. The page is that of reweigh
+    report.
 
     Example: reweigh compare CCE "GCE(0.7)" "ELR(3, 0.7)" --data photos/
     """

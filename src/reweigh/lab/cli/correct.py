@@ -11,7 +11,7 @@ import typer
 
 from reweigh.errors import DataError
 from reweigh.lab.cli.exits import Stop
-from reweigh.lab.cli.options import DEFAULT_LOSS, DEFAULTS, EPOCHS, Json, RunsRoot, with_fields
+from reweigh.lab.cli.options import DEFAULT_LOSS, EPOCHS, SUSPECTS_DEFAULTS, Json, RunsRoot, with_fields
 from reweigh.lab.cli.paths import check_outside, find_run_or_data, input_files
 from reweigh.lab.cli.runner import trainer
 from reweigh.lab.cli.terminal import console, print_json, progress, table
@@ -30,7 +30,7 @@ LABEL_FIELDS = (*DATA_FIELDS, "noise", "imbalance")
 
 @with_fields(
     [field for field in (*describe(), EPOCHS) if field.name not in ("data", "method")],
-    defaults=DEFAULTS,
+    defaults=SUSPECTS_DEFAULTS,
     loss=DEFAULT_LOSS,
 )
 def correct(

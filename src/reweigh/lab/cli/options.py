@@ -66,6 +66,7 @@ DEFAULTS = {
     "record_p": "on",
     "record_margins": "on",
 }
+SUSPECTS_DEFAULTS = DEFAULTS | {"holdout": "0.0: every label is judged"}
 DEFAULT_LOSS = "else GCE(0.7), from 50 classes DM"
 
 

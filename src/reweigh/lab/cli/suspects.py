@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.lab.cli.exits import Stop
-from reweigh.lab.cli.options import DEFAULT_LOSS, DEFAULTS, EPOCHS, Json, RunsRoot, with_fields
+from reweigh.lab.cli.options import DEFAULT_LOSS, EPOCHS, SUSPECTS_DEFAULTS, Json, RunsRoot, with_fields
 from reweigh.lab.cli.paths import PAGE, check_output, execution_fields, find_run_or_data, input_files
 from reweigh.lab.cli.runner import trainer
 from reweigh.lab.cli.terminal import console, print_json, progress, table
@@ -26,7 +26,7 @@ WIDTH = 60  # of the column "example"
 # accepts every training option except --method, which is the score here
 @with_fields(
     [field for field in (*describe(), EPOCHS) if field.name not in ("data", "method")],
-    defaults=DEFAULTS,
+    defaults=SUSPECTS_DEFAULTS,
     loss=DEFAULT_LOSS,
 )
 def suspects(
