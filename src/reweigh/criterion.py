@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from reweigh.checks import plain_number
-from reweigh.emphasis import parameter_device, unit_weighting
 from reweigh.functional import (
     Normalise,
     Reduction,
@@ -23,12 +21,45 @@ from reweigh.functional import (
 )
 from reweigh.targets import Factors
 from reweigh.weightings import Weighting, as_weighting
-from reweigh.weightings.compose import tensors_in
 
 __all__ = ["BinaryCriterion", "Criterion", "batch_stats"]
 
 
-class Criterion(nn.CrossEntropyLoss):
+class SettingsMixin(nn.Module):
+    """The settings of a criterion: resolved once, and again after one of its attributes has been replaced."""
+
+    is_binary: ClassVar[bool] = False
+    weighting: Weighting | Callable[..., Tensor]
+    reduction: Reduction
+    normalise: Normalise
+    taper: Taper
+    value: Value = "cross_entropy"
+    process_group: Any
+    ignore_index: int = -100
+    label_smoothing: float = 0.0
+    _resolved: tuple[tuple[object, ...], Settings] | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """What a call does, with nothing left to "auto"."""
+        given = (self.weighting, self.reduction, self.normalise, self.taper, self.value, self.process_group)
+        given = (*given, self.ignore_index, self.label_smoothing)
+        if (last := self._resolved) is not None and all(a is b for a, b in zip(given, last[0], strict=True)):
+            return last[1]
+        settings = self._resolve(*given)
+        if settings.is_constant and not torch.compiler.is_compiling():
+            self._resolved = given, settings
+        return settings
+
+    def _resolve(self, *given: Any) -> Settings:
+        return resolve(*given, binary=self.is_binary)
+
+    def extra_repr(self) -> str:
+        settings = self.settings
+        return f"{as_weighting(self.weighting)!r}, normalise={settings.normalise!r}, taper={settings.taper!r}"
+
+
+class Criterion(SettingsMixin, nn.CrossEntropyLoss):
     """Replaces `torch.nn.CrossEntropyLoss`: returns cross entropy, with the derivative that you design.
 
     ∂/∂z_i = s_i w(p_i) · direction_i · scale, with |direction_i|_1 = 1: `w` is how much example i counts.
@@ -76,22 +107,12 @@ class Criterion(nn.CrossEntropyLoss):
         process_group: Any = None,
     ) -> None:
         _check_factors(weight=weight)
-        if not isinstance(index := plain_number(ignore_index), int):
-            raise TypeError(f"ignore_index must be a whole number, got {ignore_index!r}")
-        if (smoothing := plain_number(label_smoothing)) is None or not 0 <= smoothing <= 1:
-            raise ValueError(f"label_smoothing must be a number in [0, 1], got {label_smoothing!r}")
         if weight is not None and weight.ndim != 1:
             raise ValueError(f"weight must be a vector with one entry per class, got shape {tuple(weight.shape)}")
-        super().__init__(weight, ignore_index=index, reduction=reduction, label_smoothing=smoothing)
+        super().__init__(weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
         self.weighting, self.normalise, self.taper = weighting, normalise, taper
         self.value, self.process_group = value, process_group
-        self._unit: tuple[object, Weighting] | None = None
         _ = self.settings  # checks them
-
-    @property
-    def settings(self) -> Settings:
-        """What a call does, with nothing left to "auto"."""
-        return _settings(self, ignore_index=self.ignore_index, smoothing=self.label_smoothing)
 
     def forward(
         self,
@@ -115,11 +136,8 @@ class Criterion(nn.CrossEntropyLoss):
         """Return log Σ s w of a micro-batch; `torch.logsumexp` of several is the `log_normaliser` of their union."""
         return log_normaliser_of(logits, target, self.settings, Factors(self.weight, None, sample_weight))
 
-    def extra_repr(self) -> str:
-        return _shown(self)
 
-
-class BinaryCriterion(nn.BCEWithLogitsLoss):
+class BinaryCriterion(SettingsMixin, nn.BCEWithLogitsLoss):
     """Replaces `torch.nn.BCEWithLogitsLoss`: every logit is a two-class problem, its derivative w(p) / 2.
 
     Args:
@@ -133,6 +151,8 @@ class BinaryCriterion(nn.BCEWithLogitsLoss):
     >>> bool(torch.isclose(BinaryCriterion(CCE())(z, y), torch.nn.BCEWithLogitsLoss()(z, y)))
     True
     """
+
+    is_binary = True
 
     def __init__(
         self,
@@ -150,13 +170,7 @@ class BinaryCriterion(nn.BCEWithLogitsLoss):
         super().__init__(weight, reduction=reduction, pos_weight=pos_weight)
         self.weighting, self.normalise, self.taper = weighting, normalise, taper
         self.value, self.process_group = value, process_group
-        self._unit: tuple[object, Weighting] | None = None
         _ = self.settings
-
-    @property
-    def settings(self) -> Settings:
-        """What a call does, with nothing left to "auto"."""
-        return _settings(self, binary=True)
 
     def forward(
         self,
@@ -180,42 +194,6 @@ class BinaryCriterion(nn.BCEWithLogitsLoss):
     def log_normaliser(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Return log Σ s w of a micro-batch."""
         return log_normaliser_of(logits, target, self.settings, Factors(self.weight, self.pos_weight, sample_weight))
-
-    def extra_repr(self) -> str:
-        return _shown(self)
-
-
-def _settings(
-    module: Criterion | BinaryCriterion, ignore_index: int = -100, smoothing: float = 0.0, binary: bool = False
-) -> Settings:
-    return resolve(
-        module.weighting,
-        module.reduction,  # type: ignore[arg-type]  # any str, in torch
-        module.normalise,
-        module.taper,
-        module.value,
-        module.process_group,
-        ignore_index=ignore_index,
-        smoothing=smoothing,
-        binary=binary,
-        unit=lambda weighting: _unit_of(module, weighting),
-    )
-
-
-def _unit_of(module: Criterion | BinaryCriterion, weighting: Weighting) -> Weighting:
-    """Return the weighting divided by its integral, computed once where it cannot change."""
-    if module._unit is not None and module._unit[0] is module.weighting:
-        return module._unit[1]
-    with torch.enable_grad():
-        unit = unit_weighting(weighting)
-    if not tensors_in(unit) and parameter_device(weighting) is None:
-        module._unit = module.weighting, unit
-    return unit
-
-
-def _shown(module: Criterion | BinaryCriterion) -> str:
-    settings = module.settings
-    return f"{as_weighting(module.weighting)!r}, normalise={settings.normalise!r}, taper={settings.taper!r}"
 
 
 def _check_factors(**factors: object) -> None:

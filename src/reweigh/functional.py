@@ -18,6 +18,7 @@ kernels where `reweigh.ops` supports the inputs; its backward pass scales the st
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +29,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from reweigh import ops
-from reweigh.emphasis import potential, unit_weighting
+from reweigh.checks import plain_number
+from reweigh.emphasis import parameter_device, potential, unit_weighting
 from reweigh.margin import (
     class_dim,
     log_probabilities,
@@ -93,8 +95,8 @@ def derivative_manipulation(
         taper,
         value,
         process_group,
-        ignore_index=ignore_index,
-        smoothing=label_smoothing,
+        ignore_index,
+        label_smoothing,
     )
     return evaluate(logits, target, settings, Factors(weight, None, sample_weight), log_normaliser)
 
@@ -142,11 +144,8 @@ class Settings:
     smoothing: float = 0.0
     binary: bool = False
     parameters: tuple[Tensor, ...] = ()  # the tensors in the weighting and the taper
-
-    @property
-    def has_shares(self) -> bool:
-        """Whether the gradients of a call are shares of one unit."""
-        return self.normalise in ("batch", "class")
+    has_shares: bool = False  # the gradients of a call are shares of one unit
+    is_constant: bool = True  # no integral of a weighting that may change is in it
 
 
 def resolve(
@@ -156,11 +155,10 @@ def resolve(
     taper: Taper,
     value: Value,
     process_group: Any,
-    *,
     ignore_index: int = -100,
-    smoothing: float = 0.0,
+    label_smoothing: float = 0.0,
+    *,
     binary: bool = False,
-    unit: Callable[[Weighting], Weighting] = unit_weighting,
 ) -> Settings:
     """Check the settings and resolve "auto" to what was published for that kind of weighting.
 
@@ -173,7 +171,8 @@ def resolve(
     one_of("value", value, ("cross_entropy", "objective"))
     if normalise == "auto":
         normalise = "batch" if weighting.kind == "density" else None
-    if normalise in ("batch", "class") and reduction == "sum":
+    has_shares = normalise in ("batch", "class")
+    if has_shares and reduction == "sum":
         raise ValueError(
             f"reduction='sum' does not go with normalise={normalise!r}, which is its own divisor; "
             "use reduction='mean' or 'none', or normalise='unit' or None"
@@ -184,13 +183,16 @@ def resolve(
         one_of("taper", taper, ("auto", "a number >= 0"))
         taper = 0.0 if weighting.kind == "loss" or is_tapered(weighting) else PUBLISHED_TAPER
     check("criterion", "taper", taper, low=0)
-    if not isinstance(smoothing, (int, float)) or not 0 <= smoothing <= 1:
-        raise ValueError(f"label_smoothing must be a number in [0, 1], got {smoothing!r}")
+    if not isinstance(index := plain_number(ignore_index), int):
+        raise TypeError(f"ignore_index must be a whole number, got {ignore_index!r}")
+    if (smoothing := plain_number(label_smoothing)) is None or not 0 <= smoothing <= 1:
+        raise ValueError(f"label_smoothing must be a number in [0, 1], got {label_smoothing!r}")
+    is_constant = normalise != "unit" or parameter_device(weighting) is None
     if normalise == "unit":
-        weighting = unit(weighting)
-    others = (value, process_group, ignore_index, smoothing, binary)
+        weighting = unit_weighting(weighting)
     parameters = tuple([x for x, _ in tensors_in((weighting, taper))])
-    return Settings(weighting, reduction, normalise, taper, *others, parameters)
+    others = (value, process_group, index, smoothing, binary, parameters, has_shares, is_constant)
+    return Settings(weighting, reduction, normalise, taper, *others)
 
 
 def evaluate(
@@ -232,14 +234,15 @@ class _Designed(torch.autograd.Function):
     def forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:  # torch binds named arguments at every call
         shown, logits, target, weight, pos_weight, sample_weight, log_normaliser, settings, *parameters = inputs
         settings, factors = _with(settings, parameters), Factors(weight, pos_weight, sample_weight)
-        if shown is None and ops.supports(logits, target, settings, factors, log_normaliser):
+        has_rows = ops.has_rows(logits, target)
+        if has_rows and shown is None and ops.supports(logits, settings, factors, log_normaliser):
             return ops.value_and_pull(logits, target, settings, factors)
         labels = _read(logits, target, settings, factors)
-        if labels.kind == "index" and ops.has_rows(logits, labels.target):
-            book = ops.measure(logits, labels.target)
-            value, force = _weigh(logits, book[0], labels, settings, log_normaliser)
-            pull = ops.emit(logits, labels.target, book, force)
-            size = value.new_empty(0)
+        size = logits.new_empty(0)
+        if labels.kind == "index" and has_rows:
+            row_stats = ops.measure(logits, labels.target)
+            value, force = _weigh(logits, row_stats[0], labels, settings, log_normaliser)
+            pull = ops.emit(logits, labels.target, row_stats, force)
         elif labels.kind == "index":
             m, pull, scale = margin_and_pull(logits, labels.target)
             value, force = _weigh(logits, m, labels, settings, log_normaliser)
@@ -248,7 +251,6 @@ class _Designed(torch.autograd.Function):
             m = _margin_of(logits, labels)
             value, force = _weigh(logits, m, labels, settings, log_normaliser)
             pull = _pull_of(logits, m, labels, force)
-            size = value.new_empty(0)
         return value if shown is None else shown.clone(), size, pull
 
     @staticmethod
@@ -278,6 +280,10 @@ class _Designed(torch.autograd.Function):
             _, _, pull = _Designed.forward(None, logits, *others[:5], ctx.settings, *others[5:])
         ctx.is_scaled = True
         return of_shown, _scaled(pull.data, factor).to(logits.dtype), *constants
+
+
+# torch reads the signature at every call, and finds it here instead of building it
+_Designed.forward.__signature__ = inspect.signature(_Designed.forward)  # type: ignore[attr-defined]
 
 
 class _DesignedForward(_Designed):
@@ -389,24 +395,16 @@ def _weigh(
 
     The force is what softmax over the others - onehot, twice the unit direction, is multiplied by: s w · scale / 2.
     """
-    s, has_shares = labels.s, settings.has_shares
-    log_p, log_q = log_probabilities(m)
-    parts = (settings.weighting, settings.taper)
-    weighting, taper = parts
+    s, taper, weighting = labels.s, settings.taper, settings.weighting
     if settings.parameters:
-        weighting, taper = select_parameters(parts, labels.classes, labels.num_classes, labels.positions)
-    log_w = weighting.log_weight(log_p, log_q)
+        chosen = select_parameters((weighting, taper), labels.classes, labels.num_classes, labels.positions)
+        weighting, taper = chosen
+    log_p, log_q = log_probabilities(m)
     is_idle = _is_idle(m, labels)
-    log_w = log_w.masked_fill(is_idle, -math.inf)
+    log_w = weighting.log_weight(log_p, log_q).masked_fill(is_idle, -math.inf)
     mean = _mean(labels, settings) if settings.reduction == "mean" else 1.0
-    scale = group_size(settings.process_group) if has_shares else mean
-    log_scale: Tensor | None = None
-    if has_shares:
-        if log_normaliser is None:
-            log_normaliser = _log_total(log_w, is_idle, labels, settings)
-        log_z = log_normaliser.to(log_w.device, log_w.dtype)
-        log_scale = (-log_z).masked_fill(is_log_zero(log_z), 0.0)  # all weights 0 stay 0
-    log_sw = log_w if log_scale is None else log_w + log_scale
+    scale = group_size(settings.process_group) if settings.has_shares else mean
+    log_sw = _log_shares(log_w, is_idle, labels, settings, log_normaliser) if settings.has_shares else log_w
     if isinstance(taper, Tensor) or taper > 0:
         log_sw = log_sw + log_taper(log_q, taper)
     force = _times(s, log_sw.exp()) * (scale / 2)
@@ -415,13 +413,32 @@ def _weigh(
         if settings.reduction == "mean":
             terms = terms * mean
     else:
-        frozen = scale if log_scale is None else (log_scale.exp() * scale).detach()
-        terms = _times(s, potential(weighting, m.detach(), taper).to(log_p.dtype) * frozen)
+        if settings.has_shares:
+            log_z = _log_normaliser(log_w, is_idle, labels, settings, log_normaliser)
+            scale = (-log_z).exp().detach() * scale
+        terms = _times(s, potential(weighting, m.detach(), taper).to(log_p.dtype) * scale)
     if settings.reduction != "none":
         terms = terms.sum()
     elif labels.kind != "index":
         terms = terms.sum(0)
     return terms.to(logits.dtype if logits.dtype == torch.float64 else torch.float32), force
+
+
+def _log_shares(
+    log_w: Tensor, is_idle: Tensor, labels: Labels, settings: Settings, log_normaliser: Tensor | None
+) -> Tensor:
+    """Return log w less the logarithm of what batch normalisation divides by; -inf where w is 0, also if all are."""
+    if log_normaliser is None and labels.s is None and settings.process_group is None and settings.normalise == "batch":
+        is_zero = is_log_zero(log_w)
+        known = log_w.masked_fill(is_zero, torch.finfo(log_w.dtype).min)
+        return known.flatten().log_softmax(0).view_as(log_w).masked_fill(is_zero, -math.inf)
+    return log_w - _log_normaliser(log_w, is_idle, labels, settings, log_normaliser)
+
+
+def _log_normaliser(log_w: Tensor, is_idle: Tensor, labels: Labels, settings: Settings, given: Tensor | None) -> Tensor:
+    """Return the logarithm of what is divided by, 0 where that is 0: weights of 0 stay 0."""
+    log_z = _log_total(log_w, is_idle, labels, settings) if given is None else given.to(log_w.device, log_w.dtype)
+    return log_z.masked_fill(is_log_zero(log_z), 0.0)
 
 
 def _mean(labels: Labels, settings: Settings) -> Tensor | float:
@@ -454,8 +471,6 @@ def _times(s: Tensor | None, x: Tensor) -> Tensor:
 def _log_total(log_w: Tensor, is_idle: Tensor, labels: Labels, settings: Settings) -> Tensor:
     """Return the logarithm of what a call divides by: one number, or within classes one for each label."""
     s, group = labels.s, settings.process_group
-    if s is None and group is None and settings.normalise != "class":
-        return log_w.flatten().logsumexp(0)
     s = (torch.ones_like(log_w) if s is None else s).masked_fill(is_idle, 0.0)
     if settings.normalise == "class":
         return log_class_totals(log_w, s, labels.classes, labels.num_classes, group)
@@ -606,9 +621,7 @@ def batch_stats(
     >>> batch_stats(logits, torch.zeros(3, dtype=torch.long), CCE()).share
     tensor([0.0667, 0.3333, 0.6000], dtype=torch.float64)
     """
-    settings = resolve(
-        weighting, "mean", normalise, taper, "cross_entropy", None, ignore_index=ignore_index, smoothing=label_smoothing
-    )
+    settings = resolve(weighting, "mean", normalise, taper, "cross_entropy", None, ignore_index, label_smoothing)
     factors = Factors(weight, None, sample_weight)
     check_call(logits, target, settings, factors, None)
     labels = _read(logits, target, settings, factors)

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import linear
 
 from reweigh import ops
+from reweigh.criterion import SettingsMixin
 from reweigh.functional import (
     Normalise,
     Reduction,
@@ -30,11 +31,10 @@ from reweigh.functional import (
     check_call,
     group_size,
     over_group,
-    resolve,
 )
 from reweigh.margin import at_least_float32, log_probabilities, margin_and_pull, statistic
 from reweigh.targets import Factors, check_tensors, known_labels
-from reweigh.weightings import Weighting, as_weighting
+from reweigh.weightings import Weighting
 from reweigh.weightings.compose import align_leading, has_example_parameters, log_taper, select_parameters
 from reweigh.weightings.parameter import is_log_zero, take_rows
 
@@ -45,7 +45,7 @@ LOG2 = math.log(2)
 SAFE = 15
 
 
-class LinearCriterion(nn.Module):
+class LinearCriterion(SettingsMixin):
     """`Criterion(weighting)(hidden @ weight.T + bias, target)` without ever storing all the logits.
 
     Peak memory grows with a chunk of examples, not with N x C. Batch normalisation is exact, in one pass. The gradient
@@ -101,18 +101,8 @@ class LinearCriterion(nn.Module):
         self.process_group, self.ignore_index, self.chunk = process_group, ignore_index, chunk
         _ = self.settings  # checks them
 
-    @property
-    def settings(self) -> Settings:
-        """What a call does, with nothing left to "auto"."""
-        settings = resolve(
-            self.weighting,
-            self.reduction,
-            self.normalise,
-            self.taper,
-            "cross_entropy",
-            self.process_group,
-            ignore_index=self.ignore_index,
-        )
+    def _resolve(self, *given: Any) -> Settings:
+        settings = super()._resolve(*given)
         if settings.normalise == "class":
             raise ValueError(
                 "normalise must be None, 'unit' or 'batch' in LinearCriterion, which sums its gradients over the "
@@ -124,10 +114,6 @@ class LinearCriterion(nn.Module):
                 f"sees the examples in chunks; got {settings.weighting!r}, taper={settings.taper!r}"
             )
         return settings
-
-    def extra_repr(self) -> str:
-        settings = self.settings
-        return f"{as_weighting(self.weighting)!r}, normalise={settings.normalise!r}, taper={settings.taper!r}"
 
     def forward(
         self,

@@ -45,6 +45,11 @@ def log_sum(z: Tensor, dim: int) -> Tensor:
     return statistic(top) + statistic((z - top).exp().sum(dim, keepdim=True).log())
 
 
+def own_logit(z: Tensor, index: Tensor) -> Tensor:
+    """Return z_y, NaN where it is +inf, as in torch: a probability of inf / inf."""
+    return statistic(z.gather(class_dim(z), index)).nan_to_num(math.nan, math.nan, -math.inf)
+
+
 def margin(logits: Tensor, target: Tensor) -> Tensor:
     """Return margin = z_y - log Σ_{j ≠ y} exp z_j, shaped like `target` (class indices).
 
@@ -57,7 +62,7 @@ def margin(logits: Tensor, target: Tensor) -> Tensor:
     index = target.unsqueeze(dim)
     lowest = torch.finfo(z.dtype).min  # not -inf: the derivative of a sum of nothing would be NaN
     others = log_sum(z.scatter(dim, index, lowest), dim)
-    m = statistic(z.gather(dim, index)) - others
+    m = own_logit(z, index) - others
     return m.masked_fill(others == lowest, math.inf).squeeze(dim)
 
 
@@ -74,7 +79,7 @@ def margin_and_pull(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Ten
     pull.sub_(top).mul_(LOG2_E).exp2_()  # exp takes twice as long on a CPU
     scale = pull.sum(dim, keepdim=True)
     pull.scatter_(dim, index, -scale)
-    m = statistic(z.gather(dim, index)) - top - scale.log()
+    m = own_logit(z, index) - top - scale.log()
     return m.masked_fill(top == lowest, math.inf).squeeze(dim), pull, scale.squeeze(dim)
 
 

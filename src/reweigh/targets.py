@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reweigh.margin import class_dim, statistic
 from reweigh.weightings.compose import align_leading
-from reweigh.weightings.parameter import all_true, is_readable, item_or_none, take_rows
+from reweigh.weightings.parameter import all_true, is_readable, is_within, take_rows
 
 
 class Factors(NamedTuple):
@@ -127,10 +127,8 @@ def known_labels(
             f"got {tuple(target.shape)}"
         )
     target = target.long()  # before it is compared: -100 is 156 in a uint8
-    if target.numel() and not 0 <= ignore_index < num_classes:
-        low, high = map(item_or_none, target.aminmax())
-        if low is not None and high is not None and low >= 0 and high < num_classes:
-            return target, None
+    if not 0 <= ignore_index < num_classes and is_within(target, 0, num_classes - 1):
+        return target, None
     valid = target != ignore_index
     if is_readable(target):
         within = (target >= 0) & (target < num_classes) | ~valid

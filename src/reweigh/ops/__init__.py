@@ -41,18 +41,15 @@ def has_rows(logits: Tensor, target: Tensor | None = None) -> bool:
     )
 
 
-def supports(
-    logits: Tensor, target: Tensor, settings: Settings, factors: Factors, log_normaliser: Tensor | float | None
-) -> bool:
-    """Return whether kernels compute the value and the gradient of a call.
+def supports(logits: Tensor, settings: Settings, factors: Factors, log_normaliser: Tensor | float | None) -> bool:
+    """Return whether kernels compute the value and the gradient of a call, where `has_rows`.
 
     The weighting must be one that a kernel knows by a few numbers (`Weighting.form`), the value cross entropy, and the
     normalisation the batch's or none.
     """
     taper = settings.taper
     return (
-        has_rows(logits, target)
-        and (settings.value, settings.process_group, log_normaliser) == ("cross_entropy", None, None)
+        (settings.value, settings.process_group, log_normaliser) == ("cross_entropy", None, None)
         and settings.normalise != "class"
         and settings.smoothing == 0
         and not settings.binary

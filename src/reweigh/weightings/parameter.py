@@ -20,7 +20,7 @@ def in_checked_mode() -> bool:
 
 def is_readable(x: Tensor) -> bool:
     """Return whether values may be read: on a CPU, or in checked mode on any device; never in a compiled graph."""
-    return in_checked_mode() or (x.device.type == "cpu" and not torch.compiler.is_compiling())
+    return not torch.compiler.is_compiling() and (x.device.type == "cpu" or torch.is_anomaly_enabled())
 
 
 def all_true(condition: Tensor) -> bool:
@@ -31,6 +31,17 @@ def all_true(condition: Tensor) -> bool:
         return bool(condition.all())
     except RuntimeError:  # vmap: "data-dependent control flow"
         return True
+
+
+def is_within(x: Tensor, low: int, high: int) -> bool:
+    """Return whether all of x is known to be in [low, high]; False if its values cannot be read."""
+    if not is_readable(x) or not x.numel():
+        return False
+    try:
+        least, largest = x.aminmax()
+        return low <= least.item() and largest.item() <= high
+    except RuntimeError:  # inside `vmap`
+        return False
 
 
 def item_or_none(x: Tensor) -> float | None:
