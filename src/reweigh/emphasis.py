@@ -30,9 +30,10 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from reweigh.margin import margins
-from reweigh.weightings import FromLoss, PerClass, Scaled, Tapered, Weighting, as_weighting
-from reweigh.weightings.compose import field_values, has_class_parameters, has_example_parameters, tensors_in
-from reweigh.weightings.parameter import Parameter, all_true, is_readable, item_or_none, take_rows
+from reweigh.weightings import FromLoss, PerClass, Tapered, Weighting, as_weighting
+from reweigh.weightings.base import Form, Kind
+from reweigh.weightings.compose import field_values, form_of, has_class_parameters, has_example_parameters, tensors_in
+from reweigh.weightings.parameter import Parameter, all_true, is_log_zero, is_readable, item_or_none, take_rows
 
 MARGIN_LIMIT = 60.0
 NODES = 10
@@ -159,8 +160,8 @@ def log_tail(end: Tensor, inner: Tensor) -> Tensor:
     return torch.where(end == -math.inf, end, tail)  # no tail if w is 0 there
 
 
-# A factor of exp(±MAX_LOG_FACTOR) is finite and not 0 in float64, and so are most weights multiplied by it.
-MAX_LOG_FACTOR = 600.0
+# Of log w, where an objective replaces larger ones: sums of exp(MAX_LOG_WEIGHT) are finite in float64.
+MAX_LOG_WEIGHT = 690.0
 # In float64, exp(x) - 1 = exp(x) for x > EXPM1_LIMIT.
 EXPM1_LIMIT = 40.0
 
@@ -173,6 +174,30 @@ def integral(weighting: Weighting | Callable[..., Tensor]) -> Tensor:
     44.3634479272  0.3333333333
     """
     return log_integral(as_weighting(weighting)).exp()
+
+
+@dataclass(frozen=True)
+class Density(Weighting):
+    """w = w_1 exp(-log_divisor), for divisors beyond the range of float64, such as an integral."""
+
+    weighting: Weighting
+    log_divisor: Parameter
+
+    @property
+    def kind(self) -> Kind:
+        return self.weighting.kind
+
+    def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        return self.weighting.log_weight(log_p, log_q) - self.log_divisor
+
+    @property
+    def form(self) -> Form | None:
+        form = form_of(self.weighting)
+        return form and form._replace(c=form.c - self.log_divisor)
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return self.weighting.breakpoints
 
 
 def unit_weighting(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
@@ -197,14 +222,9 @@ def unit_weighting(weighting: Weighting | Callable[..., Tensor]) -> Weighting:
             f"normalise='unit' divides by the integral of w over [0, 1], which is {exact.exp().tolist()} for "
             f"{weighting!r}; use normalise='batch' or None"
         )
-    # an integral beyond the range of float64 is divided out in several factors
-    largest = item_or_none(log_z.detach().abs().max())
-    parts = 1 if largest is None else max(1, math.ceil(largest / MAX_LOG_FACTOR))
-    root = (-log_z / parts).exp()
-    number = item_or_none(root) if root.ndim == 0 and not root.requires_grad else None
-    for _ in range(parts):
-        weighting = Scaled(weighting, root if number is None else number)
-    return PerClass(weighting) if by_class else weighting
+    number = item_or_none(log_z) if log_z.ndim == 0 and not log_z.requires_grad else None
+    density = Density(weighting, log_z if number is None else number)
+    return PerClass(density) if by_class else density
 
 
 def emphasis_variance(weighting: Weighting | Callable[..., Tensor], p: Tensor | None = None) -> Tensor:
@@ -319,7 +339,7 @@ def potential(weighting: Weighting | Callable[..., Tensor], margin: Tensor | flo
         edges = refine_edges(edges, lambda at: log_weight_at(w_eff, at))
 
     def excess(at: Tensor) -> Tensor:
-        return log_weight_at(w_eff, at).exp() - floor
+        return weight_at(w_eff, at) - floor
 
     (x, weight), (nodes, weights) = gauss_legendre(m.device), panels(edges[:-1], edges[1:])
     spread = (*nodes.shape, *(1,) * m.ndim)
@@ -339,14 +359,24 @@ def potential(weighting: Weighting | Callable[..., Tensor], margin: Tensor | flo
     tail = excess(torch.where(m > MARGIN_LIMIT, m, MARGIN_LIMIT)) / rate
     # w(1) m = 0 for w(1) = 0, even at m = ±inf
     line = torch.where(floor == 0, torch.zeros_like(m), floor * m)
-    below = torch.where(at_zero, log_tail(*log_weight_at(w_eff, -ends)).exp(), 0.0)
+    below = torch.where(at_zero, saturating_exp(log_tail(*log_weight_at(w_eff, -ends))), 0.0)
     return (partial + rest + tail - line + below) / 2
 
 
 def limit(weighting: Weighting, margin: float, device: torch.device | None) -> Tensor:
     """Return w in the limit p = 1 (margin = inf) or p = 0 (margin = -inf)."""
     end = torch.full((1,) * parameter_dims(weighting), margin, dtype=torch.float64, device=device)
-    return log_weight_at(weighting, end).exp()
+    return weight_at(weighting, end)
+
+
+def weight_at(weighting: Weighting, margin: Tensor) -> Tensor:
+    """Return w at the given margins; of numbers too large for float64 the largest that can be summed."""
+    return saturating_exp(log_weight_at(weighting, margin))
+
+
+def saturating_exp(log_x: Tensor) -> Tensor:
+    """Return x, infinite only where log x is, up to multiples of the bound of `clamp_log`."""
+    return torch.where(is_log_zero(-log_x), math.inf, log_x.clamp_max(MAX_LOG_WEIGHT).exp())
 
 
 def potential_range(weighting: Weighting | Callable[..., Tensor], taper: float = 0.0) -> tuple[float, float]:

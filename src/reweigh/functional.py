@@ -30,7 +30,7 @@ from torch import Tensor
 
 from reweigh import ops
 from reweigh.checks import plain_number
-from reweigh.emphasis import parameter_device, potential, unit_weighting
+from reweigh.emphasis import Density, parameter_device, potential, unit_weighting
 from reweigh.margin import (
     class_dim,
     log_probabilities,
@@ -59,6 +59,7 @@ Value: TypeAlias = Literal["cross_entropy", "objective"]
 
 # The paper's authors divided by 2 (1 - p) + 1e-6: a taper of 5e-7, after normalisation.
 PUBLISHED_TAPER = 5e-7
+MAX_FLOAT32 = torch.finfo(torch.float32).max
 CEILING = {torch.float64: 700, torch.float32: 80}  # of log w relative to the largest that counts
 
 
@@ -415,12 +416,14 @@ def _weigh(
     else:
         if settings.has_shares:
             log_z = _log_normaliser(log_w, is_idle, labels, settings, log_normaliser)
-            scale = (-log_z).exp().detach() * scale
+            weighting = Density(weighting, log_z.detach())
         terms = _times(s, potential(weighting, m.detach(), taper).to(log_p.dtype) * scale)
     if settings.reduction != "none":
         terms = terms.sum()
     elif labels.kind != "index":
         terms = terms.sum(0)
+    if settings.value == "objective" and logits.dtype != torch.float64:  # finite in float64, and so in float32
+        terms = torch.where(terms.isinf(), terms, terms.clamp(-MAX_FLOAT32, MAX_FLOAT32))
     return terms.to(logits.dtype if logits.dtype == torch.float64 else torch.float32), force
 
 

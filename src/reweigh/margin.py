@@ -96,7 +96,7 @@ def margins(logits: Tensor) -> Tensor:
     lowest = torch.finfo(z.dtype).min
     is_top = torch.zeros_like(z, dtype=torch.bool).scatter(dim, z.detach().argmax(dim, keepdim=True), True)
     others_of_top = log_sum(z.masked_fill(is_top, lowest), dim)
-    exact, total = statistic(z), log_sum(z, dim)
+    exact, total = statistic(z).nan_to_num(math.nan, math.nan, -math.inf), log_sum(z, dim)
     share = (exact - total).exp().masked_fill(is_top, 0.0)
     m = exact - torch.where(is_top, others_of_top, total + torch.log1p(-share))
     return m.masked_fill(is_top & (others_of_top == lowest), math.inf).movedim(dim, 0)

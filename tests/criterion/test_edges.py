@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
 from instances import WEIGHTINGS, name
-from reweigh import CCE, DM, GCE, MAE, BinaryCriterion, Criterion, PerClass, Tapered, TruncatedGCE, Weighting
+from reweigh import (
+    CCE,
+    DM,
+    GCE,
+    MAE,
+    BinaryCriterion,
+    Criterion,
+    LinearCriterion,
+    PerClass,
+    Tapered,
+    TruncatedGCE,
+    Weighting,
+)
 from reweigh.emphasis import integral
 from reweigh.margin import margin
 
@@ -151,6 +164,36 @@ def test_nan_logits_propagate() -> None:
     logits = torch.tensor([[math.nan, 0.0], [1.0, 0.0]])
     assert grad_of(Criterion(CCE()), logits, torch.tensor([0, 0]))[0].isnan().all()
     assert Criterion(CCE())(logits, torch.tensor([0, 0])).isnan()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("dense", [False, True])
+def test_an_infinite_logit_of_the_label_gives_nan_as_in_torch(dense: bool, smoothing: float) -> None:
+    logits = torch.tensor([[math.inf, 0.0], [1.0, 0.0]])
+    target = torch.tensor([[1.0, 0.0], [1.0, 0.0]]) if dense else torch.tensor([0, 0])
+    ours, theirs = (make(label_smoothing=smoothing) for make in (partial(Criterion, CCE()), torch.nn.CrossEntropyLoss))
+    assert ours(logits, target).isnan()
+    torch.testing.assert_close(
+        grad_of(ours, logits, target), grad_of(theirs, logits, target), equal_nan=True, rtol=1e-6, atol=1e-7
+    )
+    assert grad_of(Criterion(DM(0.5, 8), label_smoothing=smoothing), logits, target)[0].isnan().all()
+    zero = torch.zeros(2, 1)
+    assert LinearCriterion(CCE())(zero, zero, torch.tensor([0, 0]), torch.tensor([math.inf, 0.0])).isnan()
+
+
+@pytest.mark.parametrize("taper", [0.0, 5e-7])
+@pytest.mark.parametrize("normalise", ["batch", "class"])
+@pytest.mark.parametrize("weighting", [MAE(), GCE(0.7), DM(0.5, 8), DM(0, 2000), DM(0, -2000)], ids=repr)
+def test_the_objective_is_finite_at_any_normaliser(weighting: Weighting, normalise: Any, taper: float) -> None:
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)) * 300
+    for dtype in (torch.float32, torch.float64):
+        criterion = Criterion(weighting, value="objective", normalise=normalise, taper=taper)
+        z = logits.to(dtype, copy=True).requires_grad_()
+        value = criterion(z, torch.tensor([0, 1, 2, 0]))
+        value.backward()
+        assert value.isfinite()
+        assert z.grad is not None
+        assert z.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("value", ["cross_entropy", "objective"])

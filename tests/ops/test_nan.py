@@ -1,4 +1,4 @@
-"""NaN logits through the kernels, beside the float64 reference, which no kernel takes."""
+"""NaN logits, and an infinite one of the label, through the kernels, against the float64 reference."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ def result(criterion: Criterion, logits: Tensor, target: Tensor, **call: Any) ->
 
 
 @pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("normalise", [None, "batch"])
 @pytest.mark.parametrize("weighting", [DM(0.5, 8), CCE(), OTHER], ids=repr)
-def test_nan_rows(weighting: Weighting, normalise: Any, n: int, device: torch.device) -> None:
+def test_nan_rows(weighting: Weighting, normalise: Any, bad: float, n: int, device: torch.device) -> None:
     rng = torch.Generator().manual_seed(0)
     logits, target = torch.randn(n, 5, generator=rng).to(device), (torch.arange(n) % 5).to(device)
-    logits[0] = math.nan
+    logits[0, : 5 if math.isnan(bad) else 1] = bad
     s = torch.ones(n, device=device)
     s[0] = 0
     criterion = Criterion(weighting, normalise=normalise)

@@ -52,6 +52,15 @@ def test_a_single_precision_number_keeps_its_value() -> None:
     assert GCE(float(np.float32(0.7))) == GCE(np.float32(0.7))
 
 
+def test_numbers_that_leave_no_digits_of_log_w_raise() -> None:
+    for number in (1e308, -1e308, 2e9):
+        with pytest.raises(ValueError, match=r"DM: beta must be .*, where float64 has no digits left for log w"):
+            DM(0.5, number)
+    with pytest.raises(ValueError, match="Focal: gamma must be"):
+        Focal(1e300)
+    assert 1e300 * CCE() == 1e300 * CCE()
+
+
 @pytest.mark.parametrize("value", [True, np.True_, "1", None, 1j, np.ones(2)])
 def test_values_that_are_not_numbers_raise(value: Any) -> None:
     with pytest.raises(TypeError, match="DM: lam must be a number or a tensor"):

@@ -207,11 +207,11 @@ def test_variance_over_given_p() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DM(-1, 2), r"DM: lam must be a number in \[0, inf\), got -1"),
+        (lambda: DM(-1, 2), r"DM: lam must be a number in \[0, 1e\+09\], got -1"),
         (lambda: DM(0.5, float("nan")), "DM: beta must be a number .* got nan"),
         (lambda: DM(0.5, math.inf), "DM: beta must be a number .* got inf"),
         (lambda: DM(torch.tensor([0.5, -1.0]), 2), "DM: lam"),
-        (lambda: Beta(-0.1, 2), r"Beta: alpha must be a number in \[0, inf\), got -0.1"),
+        (lambda: Beta(-0.1, 2), r"Beta: alpha must be a number in \[0, 1e\+09\], got -0.1"),
         (lambda: Normal(-0.1, 2), "Normal: psi"),
         (lambda: GCE(-0.1), "GCE: q"),
         (lambda: TruncatedGCE(0.7, 1.5), r"TruncatedGCE: k must be a number in \[0, 1\], got 1.5"),

@@ -256,8 +256,9 @@ NONE, MEAN = tl.constexpr(0), tl.constexpr(1)
 
 @jit
 def own_logit(at: tl.tensor, y: tl.tensor) -> tl.tensor:
-    """Return z_y in float64; NaN for a label out of range."""
-    return tl.load(at + y, mask=y >= 0, other=float("nan")).to(tl.float64)
+    """Return z_y in float64; NaN for a label out of range, and for +inf, as in torch."""
+    own = tl.load(at + y, mask=y >= 0, other=float("nan")).to(tl.float64)
+    return tl.where(own == float("inf"), float("nan"), own)
 
 
 @jit
@@ -657,7 +658,7 @@ def at_once(
     y, live = labels(target, i, N, C, ignore)
     # a row belongs to one or a few threads: a masked sum is faster than a second load
     own = tl.sum(own_sum(tl.where(j == along(y), x, 0.0)), 1).to(tl.float64)
-    own = tl.where(y >= 0, own, float("nan"))
+    own = tl.where((y >= 0) & (own != float("inf")), own, float("nan"))
     s = importance(y, i, live, class_weight, sample_weight)
     e, top, rest = whole_rows(x, y, live, j, logits.dtype.element_ty != tl.float32)
     log_w, active, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from reweigh.weightings.base import BELL, EMPHASIS, POWERS, Form, Mode, Weighting
-from reweigh.weightings.parameter import Parameter, check, power
+from reweigh.weightings.parameter import LARGEST, Parameter, check, power
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class DM(Weighting):
     beta: Parameter
 
     def __post_init__(self) -> None:
-        check(self, "lam", self.lam, low=0)
-        check(self, "beta", self.beta, low=-math.inf)
+        check(self, "lam", self.lam, low=0, high=LARGEST)
+        check(self, "beta", self.beta, low=-LARGEST, high=LARGEST)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         if isinstance(self.lam, Tensor):
@@ -68,7 +68,7 @@ class IMAE(Weighting):
     T: Parameter = 8.0
 
     def __post_init__(self) -> None:
-        check(self, "T", self.T, low=-math.inf)
+        check(self, "T", self.T, low=-LARGEST, high=LARGEST)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return DM(1.0, self.T).log_weight(log_p, log_q)
@@ -98,8 +98,8 @@ class Normal(Weighting):
     beta: Parameter
 
     def __post_init__(self) -> None:
-        check(self, "psi", self.psi, low=0)
-        check(self, "beta", self.beta, low=-math.inf)
+        check(self, "psi", self.psi, low=0, high=LARGEST)
+        check(self, "beta", self.beta, low=-LARGEST, high=LARGEST)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         # p (2ψ - p) = p ((2ψ - 1) + q), which loses no digits at p = 1 when ψ = 1/2
@@ -131,7 +131,7 @@ class Exponential(Weighting):
     beta: Parameter
 
     def __post_init__(self) -> None:
-        check(self, "beta", self.beta, low=-math.inf)
+        check(self, "beta", self.beta, low=-LARGEST, high=LARGEST)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return self.beta * log_q.exp()
@@ -172,8 +172,8 @@ class Beta(Weighting):
     eta: Parameter
 
     def __post_init__(self) -> None:
-        check(self, "alpha", self.alpha, low=0)
-        check(self, "eta", self.eta, low=0)
+        check(self, "alpha", self.alpha, low=0, high=LARGEST)
+        check(self, "eta", self.eta, low=0, high=LARGEST)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return power(self.alpha - 1, log_p) + power(self.eta - 1, log_q)

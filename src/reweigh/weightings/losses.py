@@ -12,7 +12,7 @@ from torch import Tensor
 from reweigh.checks import integer
 from reweigh.weightings.base import FOCUS, POWERS, Form, Kind, Mode, Weighting
 from reweigh.weightings.dm import Beta
-from reweigh.weightings.parameter import Parameter, all_true, check, clamp_log, log_parameter, log_sum, power
+from reweigh.weightings.parameter import LARGEST, Parameter, all_true, check, clamp_log, log_parameter, log_sum, power
 
 LOG2 = math.log(2)
 
@@ -103,7 +103,7 @@ class GCE(Weighting):
     kind: ClassVar[Kind] = "loss"
 
     def __post_init__(self) -> None:
-        check(self, "q", self.q, low=0)
+        check(self, "q", self.q, low=0, high=LARGEST)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         return LOG2 + power(self.q, log_p) + log_q
@@ -134,7 +134,7 @@ class TruncatedGCE(Weighting):
     kind: ClassVar[Kind] = "loss"
 
     def __post_init__(self) -> None:
-        check(self, "q", self.q, low=0)
+        check(self, "q", self.q, low=0, high=LARGEST)
         check(self, "k", self.k, low=0, high=1)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
@@ -193,7 +193,7 @@ class Focal(Weighting):
     kind: ClassVar[Kind] = "loss"
 
     def __post_init__(self) -> None:
-        check(self, "gamma", self.gamma, low=0)
+        check(self, "gamma", self.gamma, low=0, high=LARGEST)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         outer = LOG2 + power(self.gamma, log_q)
@@ -255,7 +255,7 @@ class AGCE(Weighting):
 
     def __post_init__(self) -> None:
         check(self, "a", self.a, low=0)
-        check(self, "q", self.q, low=0)
+        check(self, "q", self.q, low=0, high=LARGEST)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         log_p = clamp_log(log_p)
@@ -276,7 +276,7 @@ class AUL(Weighting):
 
     def __post_init__(self) -> None:
         check(self, "a", self.a, low=1)
-        check(self, "q", self.q, low=0)
+        check(self, "q", self.q, low=0, high=LARGEST)
 
     def log_weight(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         # a - p = (a - 1) + (1 - p) avoids cancellation

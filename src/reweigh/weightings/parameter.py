@@ -11,6 +11,8 @@ from torch import Tensor
 from reweigh.checks import plain_number
 
 Parameter: TypeAlias = "float | Tensor"
+# The largest size of exponents and the like, of which w in float64 keeps seven digits.
+LARGEST = 1e9
 
 
 def in_checked_mode() -> bool:
@@ -61,7 +63,7 @@ def check(owner: object, name: str, value: Parameter, low: float, high: float = 
     >>> check("GCE", "q", -1.0, low=0)
     Traceback (most recent call last):
         ...
-    ValueError: GCE: q must be a number in [0, inf), got -1.0
+    ValueError: GCE: q must be a number in [0, 1e+09], got -1.0
     """
     given: object = value
     if isinstance(given, torch.fx.Proxy):  # torch 2.6 copies a weighting with these while it compiles
@@ -70,15 +72,17 @@ def check(owner: object, name: str, value: Parameter, low: float, high: float = 
     allowed = f"{'(' if low == -math.inf else '['}{low:g}, {high:g}{')' if high == math.inf else ']'}"
     if isinstance(value, Tensor):
         good = all_true((value >= low) & (value <= high) & value.isfinite())
+        reason = ""
     else:
         number = plain_number(value)
         if number is None:
             raise TypeError(f"{label}: {name} must be a number or a tensor, got {value!r}")
-        good = low <= number <= high and math.isfinite(number)
+        good = low <= number <= high and abs(number) != math.inf  # compilers read this, but not math.isfinite
+        reason = ", where float64 has no digits left for log w" if LARGEST < abs(number) < math.inf else ""
         if number is not value and not isinstance(owner, str):
             object.__setattr__(owner, name, number)
     if not good:
-        raise ValueError(f"{label}: {name} must be a number in {allowed}, got {value!r}")
+        raise ValueError(f"{label}: {name} must be a number in {allowed}, got {value!r}{reason}")
 
 
 def take_rows(table: Tensor, index: Tensor) -> Tensor:
