@@ -30,7 +30,7 @@ class SettingsMixin(nn.Module):
 
     is_binary: ClassVar[bool] = False
     weighting: Weighting | Callable[..., Tensor]
-    reduction: Reduction
+    reduction: str
     normalise: Normalise
     taper: Taper
     value: Value = "cross_entropy"
@@ -42,8 +42,8 @@ class SettingsMixin(nn.Module):
     @property
     def settings(self) -> Settings:
         """What a call does, with nothing left to "auto"."""
-        given = (self.weighting, self.reduction, self.normalise, self.taper, self.value, self.process_group)
-        given = (*given, self.ignore_index, self.label_smoothing)
+        kind = (self.weighting, self.reduction, self.normalise, self.taper)
+        given = (*kind, self.value, self.process_group, self.ignore_index, self.label_smoothing)
         if (last := self._resolved) is not None and all(a is b for a, b in zip(given, last[0], strict=True)):
             return last[1]
         settings = self._resolve(*given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -61,12 +62,21 @@ def test_a_bad_weighting_raises_at_the_next_call() -> None:
         criterion(LOGITS, TARGET)
 
 
-def test_weighting_schedule_of_a_compiled_criterion() -> None:
-    criterion = Criterion(DM(0.5, 2.0))
-    compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
-    for step in range(10):
+@pytest.mark.parametrize("normalise", ["batch", "unit"])
+def test_weighting_schedule_of_a_compiled_criterion(normalise: Any) -> None:
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    criterion = Criterion(DM(0.5, 2.0), normalise=normalise)
+    compiled = torch.compile(criterion, fullgraph=True, backend=backend)
+    for step in range(6):
         criterion.weighting = DM(0.5, 2.0 + step)
-        torch.testing.assert_close(grad_of(compiled), grad_of(Criterion(DM(0.5, 2.0 + step))))
+        expected = Criterion(DM(0.5, 2.0 + step), normalise=normalise)
+        torch.testing.assert_close(grad_of(compiled), grad_of(expected))
+    assert len(graphs) <= 2, "one for the first number, one for any number"
 
 
 @pytest.mark.parametrize("normalise", [None, "unit", "batch"])
