@@ -40,6 +40,7 @@ PACKAGES = {
     "trl.md": ("trl",),
     "lightning.md": ("lightning",),
     "skorch.md": ("skorch",),
+    "sklearn.md": ("sklearn",),
 }
 # the guide trains three nets
 TIMED = [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name == "guide.md")) for page in PAGES]
