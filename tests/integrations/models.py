@@ -83,6 +83,8 @@ def data_parallel(rank: int, port: int, folder: str) -> None:
     for name, weighting in WEIGHTINGS.items():
         for fused in (False, True):
             results[name, fused] = trained(Path(folder), weighting, 4, 1, fused, **settings)
+    parameters, auto, _ = trained_with_auto(Path(folder), 4, **settings)
+    results["auto"] = torch.cat((parameters, *(x.flatten().float() for x in auto.state_dict().values())))
     torch.save(results, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 
@@ -110,3 +112,40 @@ def sharded(rank: int, port: int, folder: str) -> None:
         if rank == 0:
             torch.save(gradients, Path(folder) / f"{case}.pt")
     dist.destroy_process_group()
+
+
+def bert(seed: int = 0) -> Any:
+    """Return a classifier of sequences with random weights."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return BertForSequenceClassification(BertConfig(vocab_size=VOCABULARY, num_labels=3, **sizes, **still))
+
+
+def sentences(n: int = 16) -> list[dict[str, Any]]:
+    """Return n sequences that contain their class, with labels of which every fourth is wrong."""
+    rng = torch.Generator().manual_seed(2)
+    clean = torch.arange(n) % 3
+    tokens = torch.randint(3, VOCABULARY, (n, 6), generator=rng)
+    tokens[:, 2] = clean
+    labels = torch.where(torch.arange(n) % 4 == 0, (clean + 1) % 3, clean)
+    return [{"input_ids": x, "labels": y} for x, y in zip(tokens, labels, strict=True)]
+
+
+def trained_with_auto(folder: Path, size: int, resume: bool = False, **settings: Any) -> tuple[Any, Any, Any]:
+    """Return the parameters after training with `Auto` and a recorder, and both."""
+    from transformers import Trainer
+
+    from reweigh import Auto, Indexed, Recorder
+    from reweigh.integrations.transformers import weighted
+
+    auto, recorder, model = Auto(16, 3), Recorder(16), bert()
+    fixed = {"per_device_train_batch_size": size, "max_steps": 4, "remove_unused_columns": False}
+    trainer = weighted(Trainer, auto, "classification", recorder=recorder)(
+        model, arguments(folder, **{**fixed, **settings}), train_dataset=Indexed(sentences()), eval_dataset=sentences(5)
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    assert trainer.evaluate()["eval_loss"] > 0
+    return parameters_of(model), auto, recorder

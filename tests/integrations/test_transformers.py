@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 import socket
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from reweigh import CCE, DM, GCE, MAE, Criterion, Weighting
+from reweigh import CCE, DM, GCE, MAE, Auto, Criterion, Weighting
 
 pytest.importorskip("transformers")
 
@@ -23,7 +24,7 @@ import transformers
 
 from integrations import models
 from integrations.models import VOCABULARY, WEIGHTINGS, arguments, llama, parameters_of, token_data
-from reweigh.integrations.transformers import fuse_head, loss_for
+from reweigh.integrations.transformers import fuse_head, loss_for, weighted
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 
@@ -71,7 +72,11 @@ def free_port() -> int:
 def test_two_processes_give_equal_parameters(tmp_path: Path) -> None:
     torch.multiprocessing.spawn(models.data_parallel, (free_port(), str(tmp_path)), nprocs=2)  # type: ignore[no-untyped-call]
     for rank in range(2):
-        for key, parameters in torch.load(tmp_path / f"{rank}.pt").items():
+        results = torch.load(tmp_path / f"{rank}.pt")
+        parameters, auto, _ = models.trained_with_auto(tmp_path, 8)
+        expected = torch.cat((parameters, *(x.flatten().float() for x in auto.state_dict().values())))
+        torch.testing.assert_close(results.pop("auto"), expected, rtol=1e-3, atol=1e-3)
+        for key, parameters in results.items():
             name, fused = key
             expected = trained(tmp_path, WEIGHTINGS[name], 8, 1, fused)
             torch.testing.assert_close(parameters, expected, rtol=1e-5, atol=1e-6, msg=f"{key} on rank {rank}")
@@ -252,6 +257,50 @@ def test_lora_next_to_a_fused_head_gets_its_gradient() -> None:
         gradients.append(torch.cat([p.grad.flatten() for p in adapted.parameters() if p.requires_grad]))
     assert gradients[0].abs().sum() > 0
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-7)
+
+
+def test_auto_and_recorder_in_a_trainer(tmp_path: Path) -> None:
+    parameters, auto, recorder = models.trained_with_auto(tmp_path, 4)
+    labels = torch.stack([row["labels"] for row in models.sentences()])
+    torch.testing.assert_close(auto.labels.long(), labels)
+    assert (auto.visits == 1).all()
+    assert recorder.suspects(bootstrap=1).given.tolist() == labels.tolist()
+
+    model, again = models.bert(), Auto(16, 3)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    for index in torch.arange(16).split(4):
+        optimiser.zero_grad()
+        tokens = torch.stack([models.sentences()[i]["input_ids"] for i in index])
+        again(model(tokens).logits, labels[index], index).backward()
+        optimiser.step()
+    torch.testing.assert_close(parameters, parameters_of(model), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(auto.state_dict(), again.state_dict())
+
+
+def test_auto_resumes_from_a_checkpoint(tmp_path: Path) -> None:
+    steps = {"max_steps": 8, "save_strategy": "steps", "save_steps": 3}
+    parameters, auto, recorder = models.trained_with_auto(tmp_path, 4, **steps)
+    torch.testing.assert_close(auto.visits, torch.full((16,), 2, dtype=torch.int32))
+    for folder in tmp_path.glob("checkpoint-*"):
+        if folder.name != "checkpoint-3":
+            shutil.rmtree(folder)
+    resumed, again, record = models.trained_with_auto(tmp_path, 4, resume=True, **steps)
+    torch.testing.assert_close(resumed, parameters, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(again.state_dict(), auto.state_dict())
+    torch.testing.assert_close(record.state_dict(), recorder.state_dict(), equal_nan=True)
+    next(tmp_path.glob("checkpoint-*/reweigh-0.pt")).unlink()
+    with refused(FileNotFoundError, r"no state of Auto or the recorder"):
+        models.trained_with_auto(tmp_path, 4, resume=True, **steps)
+
+
+def test_what_auto_needs(tmp_path: Path) -> None:
+    with refused(TypeError, r"use weighted\(Trainer, auto, 'classification'\)"):
+        loss_for(Auto(2, 3), "classification")  # type: ignore[arg-type]
+    with refused(ValueError, "task must be 'classification' with Auto or a recorder, got 'causal_lm'"):
+        weighted(transformers.Trainer, Auto(2, 3), "causal_lm")
+    trainer = weighted(transformers.Trainer, Auto(16, 3), "classification")
+    with refused(ValueError, "the training data need a column 'index'"):
+        trainer(models.bert(), arguments(tmp_path), train_dataset=models.sentences()).train()
 
 
 def test_process_group_is_no_argument() -> None:

@@ -1,4 +1,4 @@
-"""Hugging Face transformers: the loss of a `Trainer` or a model, and a language model's head fused with its loss.
+"""Hugging Face transformers: the loss of a `Trainer` or a model, `Auto` in a `Trainer`, and a head fused with its loss.
 
 The divisor of a `Trainer` is the number of labels in all micro-batches and processes. So a loss is a sum divided by
 that number, and nothing may depend on the other labels of a call: batch normalisation is not available here.
@@ -7,18 +7,24 @@ that number, and nothing may depend on the other labels of a call: batch normali
 from __future__ import annotations
 
 import functools
+import os
 import types
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
+import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from reweigh.auto import Auto
 from reweigh.criterion import Criterion
+from reweigh.labels import Recorder
 from reweigh.linear import LinearCriterion
 from reweigh.targets import one_of
-from reweigh.weightings import Weighting, as_weighting
+from reweigh.weightings import CCE, Weighting, as_weighting
 
 IGNORED = -100
 
@@ -26,10 +32,13 @@ Task: TypeAlias = Literal["causal_lm", "classification"]
 Normalise: TypeAlias = Literal["auto", "unit"] | None
 AnyWeighting: TypeAlias = Weighting | Callable[..., Tensor]
 Model = TypeVar("Model", bound=nn.Module)
+TrainerClass = TypeVar("TrainerClass", bound=type)
 
 
 def normalisation(weighting: AnyWeighting, normalise: str | None) -> Literal["unit"] | None:
     """Return the normalisation that goes with a trainer's own divisor: None for a loss, "unit" for a density."""
+    if isinstance(weighting, Auto):
+        raise TypeError("Auto needs the index of every example: use weighted(Trainer, auto, 'classification')")
     if isinstance(weighting, nn.Module):
         name = type(weighting).__name__
         raise TypeError(
@@ -137,6 +146,118 @@ def divisor(labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor |
     if num_items_in_batch is None:
         return labels.ne(IGNORED).sum().clamp_min(1)
     return num_items_in_batch.to(labels.device) if isinstance(num_items_in_batch, Tensor) else num_items_in_batch
+
+
+def weighted(
+    trainer: TrainerClass,
+    weighting: AnyWeighting | Auto,
+    task: Task,
+    *,
+    normalise: Normalise = "auto",
+    recorder: Recorder | None = None,
+) -> TrainerClass:
+    """Return a subclass of `Trainer` that trains with `Auto` or a weighting, and records suspects.
+
+    `Auto` and the recorder need a column "index" in the training data, an example's position there
+    (`data.add_column("index", range(len(data)))`, or `reweigh.Indexed` around items that are dicts), and
+    `TrainingArguments(remove_unused_columns=False)`, because models have no argument of that name. Evaluation does not
+    change their states and needs no index; with `Auto` its loss is cross entropy. Checkpoints contain the states, and
+    `train(resume_from_checkpoint=...)` restores them. Several processes share them.
+
+    Args:
+        trainer: `transformers.Trainer` or a subclass.
+        weighting: an `Auto`, or w(p).
+        task, normalise: as in `loss_for`; `Auto` and the recorder are for one label per example.
+        recorder: `Recorder(len(data))`, which records every training example.
+    """
+    auto = weighting if isinstance(weighting, Auto) else None
+    loss = TrainerLoss(CCE() if isinstance(weighting, Auto) else weighting, task, normalise)
+    states: dict[str, Auto | Recorder] = {} if auto is None else {"auto": auto}
+    states |= {} if recorder is None else {"recorder": recorder}
+    if states and task != "classification":
+        raise ValueError(
+            f"task must be 'classification' with Auto or a recorder, got {task!r}: they keep one label each"
+        )
+
+    def loss_of(index: Tensor, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+        logits, _ = _logits_and_labels(outputs, labels)
+        if logits.ndim != 2 or labels.ndim != 1:
+            raise ValueError(f"Auto and a recorder need logits (B, C) and labels (B,), got {tuple(logits.shape)}")
+        if recorder is not None:
+            recorder.update(index, logits.detach(), labels)
+        if auto is None:
+            return loss(outputs, labels, num_items_in_batch=num_items_in_batch)
+        value: Tensor = auto.to(logits.device)(logits, labels, index.to(logits.device))
+        return value * (len(labels) / divisor(labels, num_items_in_batch))
+
+    class WeightedTrainer(trainer):  # type: ignore[misc, valid-type]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, compute_loss_func=loss, **kwargs)
+            for state in states.values():
+                if self.args.world_size > 1 and state.process_group is None:
+                    state.process_group = dist.group.WORLD
+            if states:
+                self.add_callback(_saver(states))
+
+        def train(self, resume_from_checkpoint: Any = None, **kwargs: Any) -> Any:
+            if states and resume_from_checkpoint:
+                _restore(states, resume_from_checkpoint, self.args)
+            return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
+
+        def compute_loss(
+            self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+        ) -> Any:
+            inputs = dict(inputs)
+            index = inputs.pop("index", None)
+            if states and model.training:
+                if index is None:
+                    raise ValueError(
+                        "the training data need a column 'index', data.add_column('index', range(len(data))), and "
+                        "TrainingArguments(remove_unused_columns=False)"
+                    )
+                self.compute_loss_func: Any = functools.partial(loss_of, index)
+            try:
+                return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            finally:
+                self.compute_loss_func = loss
+
+    WeightedTrainer.__name__ = WeightedTrainer.__qualname__ = f"Weighted{trainer.__name__}"
+    return WeightedTrainer  # type: ignore[return-value]
+
+
+def _state_file(folder: str | os.PathLike[str], args: Any) -> Path:
+    return Path(folder) / f"reweigh-{args.process_index}.pt"
+
+
+def _saver(states: Mapping[str, Auto | Recorder]) -> Any:
+    """Return a callback that adds the states to every checkpoint, one file per process."""
+    from transformers import TrainerCallback
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+    class StateSaver(TrainerCallback):  # type: ignore[misc]
+        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+            folder.mkdir(parents=True, exist_ok=True)
+            path = _state_file(folder, args)
+            part = path.with_suffix(".part")
+            torch.save({name: each.state_dict() for name, each in states.items()}, part)
+            part.replace(path)
+
+    return StateSaver()
+
+
+def _restore(states: Mapping[str, Auto | Recorder], checkpoint: Any, args: Any) -> None:
+    from transformers.trainer_utils import get_last_checkpoint
+
+    folder = get_last_checkpoint(args.output_dir) if checkpoint is True else checkpoint
+    if folder is None:
+        return  # the trainer says so
+    path = _state_file(folder, args)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: the checkpoint has no state of Auto or the recorder")
+    stored = torch.load(path, map_location="cpu", weights_only=True)
+    for name, state in states.items():
+        state.load_state_dict(stored[name])
 
 
 def fuse_head(
