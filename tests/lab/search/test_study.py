@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from optuna.trial import TrialState
 
 from reweigh.lab.search.plan import Plan, plan_search
 from reweigh.lab.search.storage import hide_password, open_storage, sqlite_url
-from reweigh.lab.search.study import ATTEMPTS, WINDOW, Keeper, enqueue, join_study, open_study, slots
+from reweigh.lab.search.study import ATTEMPTS, WINDOW, Keeper, enqueue, join_study, open_study, slots, suggest
 from reweigh.lab.search.worker import Call, StoppedError, claim, work
 from reweigh.lab.spec import Run
 
@@ -165,23 +166,38 @@ def test_an_error_fails_its_slot(make: Make) -> None:
     assert [slot.error for slot in slots(study)] == ["MemoryError: too large", None]
 
 
+def learn(run: Run, call: Call) -> float:
+    """The score of a run grows with its learning rate."""
+    for step in range(15, 91, 15):
+        call.report(step, run.lr * step / 90)
+        if call.should_stop():
+            raise StoppedError
+    return run.lr
+
+
 def test_trials_below_the_median_are_pruned_but_not_at_once(make: Make) -> None:
     study, plan = make(trials=10, prune=True)
-    seen: dict[float, list[int]] = {}
-
-    def learn(run: Run, call: Call) -> float:
-        steps = seen.setdefault(run.lr, [])
-        for step in range(15, 91, 15):
-            call.report(step, run.lr * step / 90)
-            steps.append(step)
-            if call.should_stop():
-                raise StoppedError
-        return run.lr
-
     work(study, plan, learn, **QUICK)
-    pruned = [slot.trial for slot in slots(study) if slot.trial is not None and slot.trial.state == TrialState.PRUNED]
-    assert pruned
-    assert all(steps[-1] >= 30 for steps in seen.values()), "the first third is left alone"
+    trials = [slot.trial for slot in slots(study) if slot.trial is not None]
+    assert [trial.number for trial in trials if trial.state == TrialState.PRUNED]
+    assert all(max(trial.intermediate_values) >= 30 for trial in trials), "the first third is left alone"
+
+
+def test_a_slot_repeated_after_a_kill_ends_as_in_its_turn(make: Make) -> None:
+    study, plan = make("lr=0.01..1", trials=8, prune=True)
+    keeper = Keeper(plan, 0.0)
+    keeper.tend(study)
+    killed = claim(study)
+    assert killed is not None
+    suggest(plan, killed)
+    killed.set_user_attr("beat", 1)
+    work(study, plan, lambda run, call: learn(replace(run, lr=run.lr + 10), call), **QUICK, most=7)
+    keeper.tend(study)
+    keeper.tend(study)  # sees no heartbeat since
+    assert work(study, plan, learn, **QUICK) == 1
+    again = slots(study)[0].trial
+    assert again is not None
+    assert (again.state, again.number > 7) == (TrialState.COMPLETE, True), "nothing came before it"
 
 
 def test_grids_are_complete_and_not_pruned(make: Make) -> None:

@@ -16,13 +16,14 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, NamedTuple
 
 import optuna
 from optuna import Study, Trial
 from optuna.distributions import BaseDistribution
 from optuna.exceptions import DuplicatedStudyError, UpdateFinishedTrialError
-from optuna.pruners import MedianPruner, NopPruner
+from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
@@ -77,8 +78,8 @@ def _plan_text(study: optuna.Study) -> str | None:
 
 def _configure(study: optuna.Study, plan: Plan) -> optuna.Study:
     study.sampler = SlotSampler(plan.seed)
-    warm = plan.iterations // 3  # robust settings often learn slowly at first
-    study.pruner = MedianPruner(n_startup_trials=5, n_warmup_steps=warm) if plan.prune else NopPruner()
+    # robust settings often learn slowly at first
+    study.pruner = SlotPruner(warm_up=plan.iterations // 3) if plan.prune else NopPruner()
     return study
 
 
@@ -217,7 +218,27 @@ def fail_trial(study: optuna.Study, number: int) -> bool:
     return True
 
 
+COMPARED = 5  # trials in earlier slots that a trial is compared with at least
 RANDOM_TRIALS = 8  # before TPE has enough to model
+
+
+class SlotPruner(BasePruner):
+    """Prune a trial whose best score so far is below the median of complete trials in earlier slots at the same step.
+
+    Later slots do not count, so that a slot that is repeated after a kill ends as it would have ended in its turn.
+    """
+
+    def __init__(self, warm_up: int) -> None:
+        self._warm_up = warm_up
+
+    def prune(self, study: Study, trial: FrozenTrial) -> bool:
+        step, slot = trial.last_step, trial.user_attrs.get("slot", 0)
+        if step is None or step < self._warm_up:
+            return False
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        earlier = [other.intermediate_values for other in complete if other.user_attrs.get("slot", slot) < slot]
+        scores = [values[step] for values in earlier if step in values]
+        return len(scores) >= COMPARED and max(trial.intermediate_values.values()) < median(scores)
 
 
 class SlotSampler(BaseSampler):
