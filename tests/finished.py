@@ -11,7 +11,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock")
     contents_by_name = {path.name: path.read_bytes() for path in files}
     result = json.loads(contents_by_name["result.json"])
-    del result["seconds"]
+    del result["seconds"], result["digest"]
     return contents_by_name | {"result.json": json.dumps(result).encode()}
 
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
+
+from reweigh.lab.record import read_result
 
 
 def test_listing(reweigh, finished: Path) -> None:
@@ -18,7 +19,7 @@ def test_listing(reweigh, finished: Path) -> None:
     (run,) = reweigh("runs", finished.parent, "--json").json["runs"]
     assert run["state"] == "done"
     assert run["hash"] == finished.name[-12:]
-    assert run["result"] == json.loads((finished / "result.json").read_text())
+    assert run["result"] == read_result(finished)
 
 
 def test_a_noisy_hold_out_is_not_listed_as_a_test(reweigh, finished: Path, tmp_path: Path) -> None:

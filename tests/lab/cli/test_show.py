@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 from reweigh.lab.cli.show import curves_table, rows_table
 from reweigh.lab.cli.terminal import console
-from reweigh.lab.record import read_rows
+from reweigh.lab.record import read_result, read_rows
+from reweigh.lab.record.files import read_json
 
 
 def test_a_run_is_shown_in_detail(reweigh, finished: Path) -> None:
@@ -20,8 +20,20 @@ def test_a_run_is_shown_in_detail(reweigh, finished: Path) -> None:
 def test_json(reweigh, finished: Path) -> None:
     shown = reweigh("show", finished, "--json").json
     assert shown["rows"] == read_rows(finished)
-    assert shown["header"] == json.loads((finished / "run.json").read_text())
-    assert shown["result"] == json.loads((finished / "result.json").read_text())
+    assert shown["header"] == read_json(finished / "run.json")
+    assert shown["result"] == read_result(finished)
+
+
+def test_lost_rows_of_a_finished_run_are_noticed(reweigh, finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / finished.name
+    shutil.copytree(finished, folder)
+    (folder / "rows.jsonl").write_text("")
+    problem = f"{folder / 'rows.jsonl'}: has no rows, but the result is of iteration 40; restore the file"
+    for command in (["show", folder], ["report", folder, "-o", tmp_path / "report.html"], ["suspects", folder]):
+        ended = reweigh(*command)
+        assert (ended.code, problem in ended.stderr) == (3, True), command
+    listed = reweigh("runs", tmp_path / "runs", "--json").json["runs"]
+    assert [(run["state"], run["problem"]) for run in listed] == [("broken", problem)]
 
 
 def test_an_unfinished_run_shows_how_to_resume(reweigh, finished: Path, tmp_path: Path) -> None:

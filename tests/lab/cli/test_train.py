@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from reweigh.lab.record import read_result
 from reweigh.lab.run.defaults import choose, default_run
 
 QUICK = ["--weighting", "CCE", "--iterations", "20", "--evaluate-every", "20", "--device", "cpu"]
@@ -49,7 +50,7 @@ def test_a_finished_run_on_changed_data_is_refused(reweigh, tmp_path: Path) -> N
 def test_json_is_one_object(reweigh, finished: Path) -> None:
     ended = reweigh("resume", finished, "--json")
     assert ended.json["folder"] == str(finished)
-    assert ended.json["result"] == json.loads((finished / "result.json").read_text())
+    assert ended.json["result"] == read_result(finished)
 
 
 def table(path: Path) -> str:

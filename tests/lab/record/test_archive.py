@@ -210,3 +210,13 @@ def test_missing_archives_are_named(tmp_path: Path) -> None:
 def test_header_first_and_result_last() -> None:
     """So that a reader of a stream knows what it reads, and `done` comes when the rest is there."""
     assert (FILES[0], FILES[-1]) == ("run.json", "result.json")
+
+
+@pytest.mark.parametrize("linked", ["p.f16", "model"])
+def test_links_in_a_run_are_not_packed(tmp_path: Path, make_run: MakeRun, linked: str) -> None:
+    run = make_run(tmp_path / "a", **extras())
+    (run / linked).rename(tmp_path / "secret")
+    (run / linked).symlink_to(tmp_path / "secret")
+    with pytest.raises(DataError, match=linked):
+        pack([run], tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import multiprocessing
 import os
 import re
@@ -27,9 +28,11 @@ from reweigh.lab.record.files import (
     make_folder,
     read_json,
     replace_file,
+    sha256_of,
     truncate,
     write_json,
 )
+from reweigh.lab.record.rows import scan_rows
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="/dev/full is a Linux device")
@@ -117,9 +120,11 @@ def test_an_error_of_the_writer_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@needs_full
-def test_appending_to_a_full_disk(tmp_path: Path) -> None:
-    (tmp_path / "rows").symlink_to(FULL)
+def test_appending_to_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int, data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(RecordError, match=r"cannot append to .*the old content is unchanged") as caught:
         append_bytes(tmp_path / "rows", b"x" * 10)
     assert caught.value.errno == errno.ENOSPC
@@ -269,3 +274,39 @@ def test_a_later_write_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     replace_file(path, lambda file: file.write(b"new"))
     assert path.read_bytes() == b"new"
     assert sorted(tmp_path.iterdir()) == sorted([path, young, *others])
+
+
+@pytest.mark.parametrize("value", [{}, {"a": [1, 2], "text": "\u00e9"}, {"digest": "its own"}])
+def test_every_flipped_bit_of_json_is_noticed(tmp_path: Path, value: dict[str, object]) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, value)
+    assert read_json(path) == {name: item for name, item in value.items() if name != "digest"}
+    content = path.read_bytes()
+    for place, bit in itertools.product(range(len(content)), range(8)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+        with pytest.raises(DataError, match=r"a\.json"):
+            read_json(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes as files")
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+def test_links_and_pipes_are_refused_without_being_opened(tmp_path: Path, kind: str) -> None:
+    target, path = tmp_path / "target", tmp_path / "file"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(target)
+    if kind == "link":
+        target.write_bytes(b"{}\n")
+    for read in (read_json, sha256_of, scan_rows):
+        with pytest.raises(DataError, match=r"file: cannot be read \(not a regular file\)"):
+            read(path)
+    with pytest.raises(RecordError, match="not a regular file"):
+        append_bytes(path, b"more")
+    if kind != "dangling link":
+        with pytest.raises(RecordError, match="not a regular file"):
+            truncate(path, -1)
+    path.rename(tmp_path / ".lock")
+    with pytest.raises(RecordError, match="not a regular file"):
+        Lock(tmp_path)
+    assert not target.exists() or target.read_bytes() == b"{}\n"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from reweigh.lab.record import Header, list_runs
+from reweigh.lab.record.files import read_json, write_json
 
 MakeRun = Callable[..., Path]
 
@@ -41,7 +42,9 @@ def test_a_run_with_unknown_arguments_is_broken(tmp_path: Path, make_run: MakeRu
     """As one of another version may have."""
     path = make_run(tmp_path / "a") / "run.json"
     make_run(tmp_path / "b")
-    path.write_text(path.read_text().replace("DM(0.5, 8)", "DM(0.5, b=8)"))
+    content = read_json(path)
+    content["run"]["weighting"] = "DM(0.5, b=8)"
+    write_json(path, content)
     found = list_runs(tmp_path)
     assert [item.state for item in found] == ["broken", "done"]
     assert found[0].problem == f"{path}: DM(0.5, b=8): DM has no argument 'b'; there are lam, beta"

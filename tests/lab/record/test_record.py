@@ -24,9 +24,11 @@ from reweigh.lab.record import (
     RecordError,
     environment,
     read_header,
+    read_margins,
     read_p,
     read_result,
     read_rows,
+    read_run,
     summarise,
 )
 from reweigh.lab.record.header import _commit
@@ -314,3 +316,74 @@ def test_the_commit_is_read_without_writing_to_the_repository(tmp_path: Path, mo
     assert index.read_bytes() == before
     code.write_text("changed")
     assert _commit(tmp_path) == f"{commit}-dirty"
+
+
+FINISHED = {"final": {"step": 30, "accuracy": 0.3}, "best": None}
+
+
+@pytest.fixture
+def complete(tmp_path: Path, header: Header) -> Path:
+    """A finished run that recorded p and margins."""
+    with Record(tmp_path / "a", header, ENVIRONMENT) as record:
+        for step in (10, 20, 30):
+            record.append({"step": step, "accuracy": step / 100}, np.full(5, 0.5), (np.full(5, 0.25), np.arange(5)))
+        record.finish(FINISHED)
+    return tmp_path / "a"
+
+
+def read_all(folder: Path) -> tuple[object, ...]:
+    return read_run(folder), read_p(folder), read_margins(folder)
+
+
+@pytest.mark.parametrize("name", ["run.json", "rows.jsonl", "p.f16", "margins.bin", "result.json"])
+def test_every_damage_to_a_finished_run_is_named(complete: Path, name: str) -> None:
+    content = (complete / name).read_bytes()
+    for place in range(len(content)):
+        (complete / name).write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
+        with pytest.raises(DataError, match=name):
+            read_all(complete)
+        (complete / name).write_bytes(content[:place])
+        with pytest.raises(DataError, match=name):
+            read_all(complete)
+    (complete / name).write_bytes(content)
+    read_all(complete)
+    if name != "result.json":  # without a result the run is not finished
+        (complete / name).unlink()
+        with pytest.raises(DataError, match=name):
+            read_all(complete)
+
+
+@pytest.mark.parametrize("rows", [None, "", '{"step": 10}\n{"step": 20}\n'])
+def test_lost_rows_of_a_run_without_digests_are_noticed(complete: Path, rows: str | None) -> None:
+    (complete / "result.json").write_text(json.dumps(FINISHED))  # as earlier versions wrote it
+    assert summarise(complete).state == "done"
+    (complete / "rows.jsonl").unlink()
+    if rows is not None:
+        (complete / "rows.jsonl").write_text(rows)
+    summary = summarise(complete)
+    assert summary.state == "broken"
+    ends = "ends at iteration 20" if rows else "has no rows"
+    assert summary.problem == f"{complete / 'rows.jsonl'}: {ends}, but the result is of iteration 30; restore the file"
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "p.f16", "margins.bin"])
+def test_a_damaged_record_is_not_resumed(complete: Path, header: Header, name: str) -> None:
+    (complete / "result.json").unlink()
+    with Record(complete, header, ENVIRONMENT) as record:
+        record.rewind(20)
+        digests = record.digests
+        record.append({"step": 30, "accuracy": 0.5}, np.ones(5), (np.zeros(5), np.arange(5)))
+    path = complete / name
+    content = path.read_bytes()
+    damaged = content.replace(b"0.1", b"0.7", 1) if name == "rows.jsonl" else content[:9] + b"\x77" + content[10:]
+    path.write_bytes(damaged)
+    with Record(complete, header, ENVIRONMENT) as record:
+        with pytest.raises(
+            DataError, match=rf"{name}: damaged; its content does not match the digest in the checkpoint"
+        ):
+            record.rewind(20, [10, 20], digests)
+        assert path.read_bytes() == damaged, "nothing is removed"
+    path.write_bytes(content)
+    with Record(complete, header, ENVIRONMENT) as record:
+        record.rewind(20, [10, 20], digests)
+        assert record.digests == digests

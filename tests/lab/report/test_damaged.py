@@ -41,7 +41,7 @@ def test_no_damaged_run_ends_a_report(tmp_path: Path, make_run: Callable[..., Pa
             path.write_text("\n".join([json.dumps(changed), *others, ""]))
             collected = collect([root])
             assert len(collected.runs) + len(collected.problems) == 2
-            assert all(problem.startswith(str(path)) for problem in collected.problems)
+            assert all(problem.startswith(str(path.parent)) for problem in collected.problems)
             report_page(collected)
             left_out += len(collected.problems)
     assert left_out > len(WRONG)

@@ -82,7 +82,7 @@ def test_a_flipped_bit_or_a_cut_is_recognised(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"model\.safetensors: damaged"):
             load_model(tmp_path)
     path.unlink()
-    with pytest.raises(DataError, match=r"model\.safetensors: there is no such file"):
+    with pytest.raises(DataError, match=r"model\.safetensors: cannot be read \(No such file"):
         load_model(tmp_path)
 
 
@@ -97,8 +97,12 @@ def test_a_flipped_bit_or_a_cut_is_recognised(tmp_path: Path) -> None:
         ({"run": {"data": "x", "net": "y", "weighting": "CCE", "sed": 1}}, "did you mean 'seed'"),
         ({"normalisation": {"mean": [0.0], "std": [0.0]}}, "std must be positive"),
         ({"normalisation": {"mean": [0.0]}}, "'std' is missing"),
-        ({"shape": [6]}, "of another shape"),
-        ({"net": "mlp-8-8"}, "missing"),
+        ({"shape": [3]}, "of another shape"),
+        ({"net": "mlp-5"}, "of another shape"),
+        ({"net": "mlp-8-8"}, "bytes of parameters; expected at most"),
+        ({"net": "mlp-1000000000"}, "bytes of parameters; expected at most"),
+        ({"net": f"mlp-{10**18}"}, "is too large"),
+        ({"shape": [10**12]}, "bytes of parameters; expected at most"),
     ],
 )
 def test_a_card_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -128,3 +132,13 @@ def test_a_run_is_where_its_model_is(tmp_path: Path) -> None:
     save_model(tmp_path / "model", net_of(FEATURES), FEATURES)
     (tmp_path / "run.json").write_text("{}")
     assert load_model(tmp_path)[1] == load_model(tmp_path / "model")[1]
+
+
+def test_a_folder_of_a_model_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    save_model(tmp_path / "elsewhere", net_of(FEATURES), FEATURES)
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "model").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="model: a symbolic link"):
+        load_model(tmp_path)
+    with pytest.raises(OSError, match="model is a symbolic link"):
+        save_model(tmp_path / "model", net_of(FEATURES), FEATURES)

@@ -77,6 +77,7 @@ def build(
     generator: torch.Generator,
     dropout: float = 0.0,
     large: bool = False,
+    most_bytes: int | None = None,
 ) -> Net:
     """Build the net of that name on the CPU, with initial values drawn only from `generator`.
 
@@ -91,6 +92,7 @@ def build(
         generator: a CPU generator; advanced.
         dropout: probability of dropping a feature before the classifier, 0 <= dropout < 1.
         large: the stem for large images, where the net has a choice; see `needs_large_stem`.
+        most_bytes: raise ValueError for a net with larger parameters, before any memory is allocated.
 
     >>> net = build("imdb", 2, generator=torch.Generator().manual_seed(0))
     >>> sum(parameter.numel() for parameter in net.parameters())
@@ -110,6 +112,9 @@ def build(
     try:
         with torch.device("meta"):
             net = _layout(name, num_classes, in_features, dropout, large)
+        size = sum(parameter.nbytes for parameter in net.parameters())
+        if most_bytes is not None and size > most_bytes:
+            raise ValueError(f"net {name!r:.100} has {size:,} bytes of parameters; expected at most {most_bytes:,}")
         net.to_empty(device="cpu")
     except RuntimeError as error:  # torch's error for a size that it cannot allocate or count
         raise MemoryError(f"net {name!r} is too large") from error

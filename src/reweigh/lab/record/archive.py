@@ -80,8 +80,11 @@ def pack(folders: Sequence[Path], archive: Path, *, checkpoints: bool = False) -
             (f"{folder.name}/{name}", folder / name)
             for folder in sorted(folders, key=lambda folder: folder.name)
             for name in chosen
-            if (folder / name).is_file()
+            if os.path.lexists(folder / name)
         ]
+        for _, path in members:
+            if path.parent.is_symlink() or not stat.S_ISREG(path.lstat().st_mode):
+                raise DataError(f"{path}: not a regular file, or in a folder that is a symbolic link")
         make_folder(archive.parent)
         replace_file(archive, lambda file: (_write_zip if kind == "zip" else _write_tar)(file, members))
     return names

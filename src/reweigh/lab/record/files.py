@@ -1,4 +1,8 @@
-"""Crash-safe writing: atomic replacement, durable appends, and one writer per folder."""
+"""Crash-safe writing: atomic replacement, durable appends, and one writer per folder.
+
+JSON files end with the sha256 of their bytes, in which this last value is zeros; files of earlier versions have none.
+Symbolic links, pipes and devices in place of a file are refused without being opened.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +32,9 @@ if sys.platform != "win32":
 
 _TEMPORARY = re.compile(r"\.\d+-[0-9a-f]+\.part$")  # appended to the name of the file that it will replace
 ABANDONED = 86400.0  # seconds after which nobody writes a temporary file any more
+_NO_SURPRISE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_ZEROS = "0" * 64
+_DIGEST = re.compile(rb'\n  "(?P<key>[^"]{6})": "(?P<value>[^"]{64})"\n\}\n?\Z')  # the key too may be damaged
 
 
 class RecordError(OSError):
@@ -78,11 +86,24 @@ def leftovers(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*.part") if _TEMPORARY.search(path.name)]
 
 
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Return the descriptor of a file; raise OSError for a symbolic link, a pipe or a device, without opening it."""
+    with suppress(FileNotFoundError):
+        if stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.open(path, flags | _NO_SURPRISE, 0o666)
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a file for reading, as `open_regular` does."""
+    return os.fdopen(open_regular(path), "rb")
+
+
 def append_bytes(path: Path, data: bytes) -> None:
     """Append `data` to `path` and fsync it; on failure, truncate the file to its old size."""
     try:
         new = not path.exists()
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        file = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             size = os.fstat(file).st_size
             try:
@@ -106,7 +127,7 @@ def truncate(path: Path, size: int) -> None:
     """Truncate a file to `size` bytes, if it exists and is longer."""
     try:
         if path.exists() and path.stat().st_size > size:
-            with path.open("r+b") as file:
+            with os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
                 file.truncate(size)
                 os.fsync(file.fileno())
     except OSError as error:
@@ -132,30 +153,48 @@ def sync_folder(path: Path) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace `path` atomically by the value as JSON; NaN and infinities become null."""
-    text = json.dumps(jsonable(value), indent=2, allow_nan=False) + "\n"
-    replace_file(path, lambda file: file.write(text.encode()))
+    """Replace `path` atomically by the value and its digest as JSON; NaN and infinities become null."""
+    text = json.dumps({**jsonable(value), "digest": _ZEROS}, indent=2, allow_nan=False) + "\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    replace_file(path, lambda file: file.write(text.replace(_ZEROS, digest).encode()))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; raise DataError if there is none."""
+    """Return the JSON object in a file; raise DataError if there is none, or if it does not match its digest."""
     try:
-        value = json.loads(path.read_bytes())
+        with open_file(path) as file:
+            content = file.read()
+        value = json.loads(content)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, dict):
         raise DataError(f"{path}: expected a JSON object, not {type(value).__name__}")
+    if (end := _DIGEST.search(content)) is not None:
+        zeroed = content[: end.start("value")] + _ZEROS.encode() + content[end.end("value") :]
+        if end["key"] != b"digest" or hashlib.sha256(zeroed).hexdigest().encode() != end["value"]:
+            raise DataError(f"{path}: damaged; its content does not match its digest")
+    value.pop("digest", None)
     return value
 
 
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal."""
+def sha256_of(path: Path, size: int = sys.maxsize) -> str:
+    """Return the SHA-256 of a file, or of its first `size` bytes, in hexadecimal."""
+    return digest_of(path, size).hexdigest()
+
+
+def digest_of(path: Path, size: int = sys.maxsize) -> hashlib._Hash:
+    """Return the hash object of `sha256_of`, which later bytes can be added to."""
+    digest = hashlib.sha256()
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        with open_file(path) as file:
+            while size > 0 and (chunk := file.read(min(size, 2**20))):
+                digest.update(chunk)
+                size -= len(chunk)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    return digest
 
 
 def jsonable(value: Any) -> Any:
@@ -185,7 +224,7 @@ class Lock:
         if sys.platform == "win32":
             return
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            file = open_regular(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise _record_error("lock", folder, error, "nothing was written") from error
         try:

@@ -6,16 +6,20 @@ p.f16             p of every training example at every evaluation, if recorded
 margins.bin       the margin and the rival class of each, if recorded
 checkpoint.pt, checkpoint.previous.pt
 model/            the trained model
-result.json       the result, written last: the run is done
+result.json       the result, written last: the run is done; with the sha256 of rows.jsonl, p.f16 and margins.bin
+
+A checkpoint holds the sha256 of these files up to its iteration, so that a run resumes only if they are undamaged.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from numpy.typing import ArrayLike
@@ -25,10 +29,12 @@ from reweigh.lab.record.files import (
     Lock,
     RecordError,
     append_bytes,
+    digest_of,
     jsonable,
     leftovers,
     make_folder,
     read_json,
+    sha256_of,
     truncate,
     write_json,
 )
@@ -64,8 +70,10 @@ _RESULT = object_of(
         **{f"per_class_{name}": list_of(nullable(number)) for name in ("accuracy", "precision", "f1", "count")},
         "confusion": list_of(list_of(integer)),
         "seconds": number,
+        "sha256": object_of(rest=string),
     },
 )
+_DIGESTS = "sha256"  # the key of the digests in result.json
 
 MAX_CLASSES_NAMED = 5
 
@@ -113,7 +121,13 @@ class Record:
         self._locate_end(sys.maxsize, header)
         return header
 
-    def _locate_end(self, step: int, header: Header, due: Sequence[int] | None = None) -> None:
+    def _locate_end(
+        self,
+        step: int,
+        header: Header,
+        due: Sequence[int] | None = None,
+        known: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Find the last complete evaluation up to `step`, and where it ends in each file."""
         rows, ends = scan_rows(self._rows)
         p = scan_p(self._history, header.examples).steps
@@ -123,12 +137,16 @@ class Record:
         if due is not None:
             check_steps(self._rows, kept, due)
             check_recorded(self.folder, header.run, p[p <= step], margins[margins <= step], due)
-        self._last = last
-        self._ends = {
+        located = {
             self._rows: ends[len(kept) - 1] if kept else 0,
             self._history: int((p <= last).sum()) * p_dtype(header.examples).itemsize,
             self._margins: int((margins <= last).sum()) * margins_dtype(header.examples).itemsize,
         }
+        digests = {path: digest_of(path, end) for path, end in located.items() if end}
+        for path, digest in digests.items():
+            if known.get(path.name, digest.hexdigest()) != digest.hexdigest():
+                raise DataError(f"{path}: damaged; its content does not match the digest in the checkpoint")
+        self._last, self._ends, self._digests = last, located, digests
 
     @property
     def _rows(self) -> Path:
@@ -147,14 +165,22 @@ class Record:
         """The step of the last row; -1 without rows."""
         return int(self._last)
 
-    def rewind(self, step: int, due: Sequence[int] | None = None) -> None:
+    @property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of rows.jsonl, p.f16 and margins.bin, of those that have content."""
+        return {path.name: digest.hexdigest() for path, digest in sorted(self._digests.items())}
+
+    def rewind(
+        self, step: int, due: Sequence[int] | None = None, digests: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Remove rows, p and margins after `step`, from which the run resumes.
 
         Args:
             step: the checkpoint's step; -1 removes all.
             due: the evaluated steps up to `step`; if a file lacks one, raise DataError and remove nothing.
+            digests: `digests` at that step; if a file differs, raise DataError and remove nothing.
         """
-        self._locate_end(step, self.header, due)
+        self._locate_end(step, self.header, due, digests)
         for path, end in self._ends.items():
             truncate(path, end)
 
@@ -179,12 +205,14 @@ class Record:
         for path, data in added.items():
             truncate(path, self._ends[path])
             append_bytes(path, data)
+        for path, data in added.items():
+            self._digests.setdefault(path, hashlib.sha256()).update(data)
         self._ends |= {path: self._ends[path] + len(data) for path, data in added.items()}
         self._last = row["step"]
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write result.json, which marks the run as done."""
-        write_json(self.folder / "result.json", result)
+        write_json(self.folder / "result.json", {**result, _DIGESTS: self.digests})
 
     def close(self) -> None:
         """Release the lock."""
@@ -200,22 +228,39 @@ class Record:
 
 
 def read_rows(folder: Path | str) -> list[dict[str, Any]]:
-    """Return the rows of a run, without an incomplete last one."""
-    return scan_rows(Path(folder) / "rows.jsonl").rows
+    """Return the rows of a run, without an incomplete last one; those of a finished run must be complete."""
+    path = Path(folder) / "rows.jsonl"
+    rows, result = scan_rows(path).rows, read_result(folder)
+    last, final = rows[-1]["step"] if rows else None, (result or {}).get("final", {}).get("step")
+    if final is not None and last != final:
+        ends = "has no rows" if last is None else f"ends at iteration {last}"
+        raise DataError(f"{path}: {ends}, but the result is of iteration {final}; restore the file")
+    _check_digest(path)
+    return rows
 
 
 def read_result(folder: Path | str) -> dict[str, Any] | None:
     """Return the result of a run, or None if it is not done."""
     path = Path(folder) / "result.json"
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     result = current_names(read_json(path))
     check_schema(path, result, _RESULT)
+    result.pop(_DIGESTS, None)
     return result
 
 
+def _check_digest(path: Path) -> None:
+    """Raise DataError if a file of a finished run differs from its digest in the result, where there is one."""
+    result = path.parent / "result.json"
+    if os.path.lexists(result):
+        digest = read_json(result).get(_DIGESTS, {}).get(path.name)
+        if digest is not None and sha256_of(path) != digest:
+            raise DataError(f"{path}: damaged; its content does not match its digest in result.json")
+
+
 def read_run(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str, Any] | None]:
-    """Return header, rows and result of a run; raise DataError if they disagree about the number of classes."""
+    """Return header, rows and result of a run; raise DataError if they disagree."""
     folder = Path(folder)
     header, rows, result = read_header(folder), read_rows(folder), read_result(folder)
     classes = len(header.details.get("class_names", ()))
@@ -235,14 +280,16 @@ def read_run(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str
 
 def read_p(folder: Path | str) -> History:
     """Return p of every training example over time; without columns if it was not recorded."""
-    folder = Path(folder)
-    return scan_p(folder / "p.f16", read_header(folder).examples)
+    path = Path(folder) / "p.f16"
+    _check_digest(path)
+    return scan_p(path, read_header(path.parent).examples)
 
 
 def read_margins(folder: Path | str) -> Margins:
     """Return margin and rival of every training example over time; without columns if they were not recorded."""
-    folder = Path(folder)
-    return scan_margins(folder / "margins.bin", read_header(folder).examples)
+    path = Path(folder) / "margins.bin"
+    _check_digest(path)
+    return scan_margins(path, read_header(path.parent).examples)
 
 
 class Summary(NamedTuple):

@@ -12,6 +12,7 @@ An incomplete line or record at the end, left by a killed process, is ignored by
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reweigh.errors import DataError
-from reweigh.lab.record.files import jsonable
+from reweigh.lab.record.files import jsonable, open_file
 from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of
 from reweigh.lab.spec import Run
 
@@ -81,7 +82,10 @@ def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
 def scan_rows(path: Path) -> Rows:
     """Return all complete rows; raise DataError with the line number if one of them is malformed."""
     try:
-        content = path.read_bytes() if path.exists() else b""
+        with open_file(path) as file:
+            content = file.read()
+    except FileNotFoundError:
+        content = b""
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     lines = content.split(b"\n")[:-1]  # after the last newline is an incomplete line
@@ -170,8 +174,11 @@ def scan_margins(path: Path, examples: int) -> Margins:
 
 def _scan(path: Path, layout: np.dtype[np.void], examples: int) -> NDArray[np.void]:
     try:
-        count = path.stat().st_size // layout.itemsize if path.exists() else 0
-        records = np.fromfile(path, layout, count) if count else np.zeros(0, layout)
+        with open_file(path) as file:
+            count = os.fstat(file.fileno()).st_size // layout.itemsize
+            records = np.fromfile(file, layout, count)
+    except FileNotFoundError:
+        count, records = 0, np.zeros(0, layout)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if count > 1 and records["step"][-1] == 0:

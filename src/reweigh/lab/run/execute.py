@@ -92,6 +92,7 @@ class TrainState:
         loss: the sum of training losses since the last row, or None.
         losses: how many losses are in that sum.
         best: the best net so far.
+        recorded: the digests of the record's files.
     """
 
     method: Method
@@ -100,6 +101,7 @@ class TrainState:
     loss: Tensor | None = None
     losses: int = 0
     best: Best = field(default_factory=Best)
+    recorded: dict[str, str] = field(default_factory=dict)
 
     def advance(self, loss: Tensor) -> None:
         """Count an iteration and its loss."""
@@ -122,6 +124,7 @@ class TrainState:
             "optimiser": self.optimiser.state_dict(),
             "method": self.method.state_dict(),
             "best": vars(self.best),
+            "recorded": self.recorded,
         }
         checkpoint.save(path, state)
 
@@ -136,6 +139,7 @@ class TrainState:
         restore(self.optimiser, loaded.state["optimiser"])
         self.method.load_state_dict(loaded.state["method"])
         self.best = Best(**loaded.state["best"])
+        self.recorded = loaded.state.get("recorded", {})  # earlier versions saved none
         return loaded.note or f"resuming at iteration {self.step}"
 
 
@@ -235,7 +239,7 @@ def train_run(
         ranks.agree(state.step, "a checkpoint of iteration")  # so no rank overwrites it before all have read it
         if record is not None:
             due = [step for step in range(1, state.step + 1) if _is_evaluated(run, step)]
-            record.rewind(state.step if resume_note is not None else -1, due)
+            record.rewind(state.step if resume_note is not None else -1, due, state.recorded)
         train_step = make_step(eager, speed)
         if fitted != run:
             reduced = f"batch_size {run.batch_size} is reduced to {fitted.batch_size}, the number of training examples"
@@ -274,6 +278,7 @@ def train_run(
             stops = asks and ranks.any(should_stop())
             pauses = run.checkpoint_every is not None and step % run.checkpoint_every == 0
             if record is not None and (is_due or pauses or stops):
+                state.recorded = record.digests
                 state.save(path)
             if stops and step < run.iterations:
                 raise Interrupted(folder, step)

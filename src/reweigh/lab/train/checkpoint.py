@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from reweigh.errors import DataError
-from reweigh.lab.record.files import replace_file
+from reweigh.lab.record.files import open_file, replace_file
 
 _MAGIC = b"reweigh checkpoint 1\n"
 _DIGEST = 32
@@ -98,7 +98,8 @@ def remove(path: Path) -> None:
 
 def _read(path: Path, map_location: str | torch.device) -> dict[str, Any]:
     try:
-        content = path.read_bytes()
+        with open_file(path) as file:
+            content = file.read()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     start = len(_MAGIC) + _DIGEST
@@ -119,7 +120,7 @@ def _read(path: Path, map_location: str | torch.device) -> dict[str, Any]:
 def _is_good(path: Path) -> bool:
     """Return whether the content of the file at `path` matches its digest."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             if file.read(len(_MAGIC)) != _MAGIC:
                 return False
             digest = file.read(_DIGEST)

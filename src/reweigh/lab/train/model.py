@@ -7,6 +7,7 @@ names = [card.class_names[i] for i in logits.argmax(1)]
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from reweigh.lab.methods.class_imbalance import CosineLinear
 from reweigh.lab.nets.net import Net
 from reweigh.lab.nets.registry import build
 from reweigh.lab.nets.weights import load_weights
-from reweigh.lab.record.files import make_folder, read_json, replace_file, write_json
+from reweigh.lab.record.files import RecordError, make_folder, read_json, replace_file, sha256_of, write_json
 from reweigh.lab.record.rows import current_names
 from reweigh.lab.spec import Run
 
@@ -81,6 +82,8 @@ def save_model(
         best: the state dict of the best model, or None.
     """
     folder = Path(folder)
+    if folder.is_symlink():
+        raise RecordError(errno.ELOOP, f"{folder} is a symbolic link; expected a folder")
     make_folder(folder)
     digests = {"final": _write(folder / _FILES["final"], net.state_dict())}
     if best is not None:
@@ -127,36 +130,37 @@ def load_model(
     folder = Path(folder)
     if (folder / "run.json").is_file():
         folder /= "model"
+        if folder.is_symlink():
+            raise DataError(f"{folder}: a symbolic link; expected a folder")
     path = folder / "model.json"
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise DataError(f"{path}: format is {content.get('format')!r}; this version reads {FORMAT}")
+    weights = folder / _FILES[which]
     try:
         card = _card(content)
         digests = dict(content["sha256"])
-        features = card.shape[0] if len(card.shape) == 1 else None
-        # these initial values are overwritten below
+        if which not in digests:
+            raise ValueError(f"there is no {which} model in this folder, only {', '.join(map(str, digests)) or 'none'}")
+        if sha256_of(weights) != digests[which]:
+            raise DataError(f"{weights}: damaged; its content does not match the digest in model.json")
         net = build(
             card.net,
             card.num_classes,
-            features,
-            generator=torch.Generator(),
+            card.shape[0] if len(card.shape) == 1 else None,
+            generator=torch.Generator(),  # these initial values are overwritten below
             dropout=card.dropout,
+            most_bytes=weights.stat().st_size,
             large=card.large_stem,
         )
         if content["cosine_scale"] is not None:  # LDAM replaces the head
             net.fc = CosineLinear(net.classifier.in_features, card.num_classes, float(content["cosine_scale"]))
     except KeyError as error:
         raise DataError(f"{path}: {error} is missing") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except DataError:
+        raise
+    except (TypeError, ValueError, AttributeError, MemoryError, OverflowError) as error:
         raise DataError(f"{path}: {error}") from error
-    if which not in digests:
-        raise DataError(f"{path}: there is no {which} model in this folder, only {', '.join(digests) or 'none'}")
-    weights = folder / _FILES[which]
-    if not weights.is_file():
-        raise DataError(f"{weights}: there is no such file")
-    if hashlib.sha256(weights.read_bytes()).hexdigest() != digests[which]:
-        raise DataError(f"{weights}: damaged; its content does not match the digest in model.json")
     load_weights(net, weights)
     if not all(bool(tensor.isfinite().all()) for tensor in net.state_dict().values()):
         raise DataError(f"{weights}: the weights are not finite: training diverged; train again with a smaller lr")
