@@ -94,6 +94,7 @@ def _tiny(run: Run, folder: Path) -> Run:
         text_vectors="hashed",
         image_size=None,
         net=net,
+        noise="pair" if run.noise == "asymmetric_cifar10" else run.noise,  # that one is for ten classes
         augment="none" if net in ("imdb", "mlp-8") else run.augment,
         init_file=None,
         init_hash=None,
