@@ -41,6 +41,7 @@ PACKAGES = {
     "lightning.md": ("lightning",),
     "skorch.md": ("skorch",),
     "sklearn.md": ("sklearn",),
+    "loops.md": ("accelerate", "ignite"),
 }
 # the guide trains three nets
 TIMED = [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name == "guide.md")) for page in PAGES]
