@@ -1,6 +1,6 @@
 """Compare the gradients of random criteria with a reference in extended precision that shares no code with them.
 
-A gradient may differ by the rounding of its type and of log w, plus what a rounding of the margin changes.
+A gradient may differ by the rounding of its type and of the logarithms, plus what a rounding of the margin changes.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def draw(rng: random.Random, types: tuple[torch.dtype, ...]) -> Case:
 
 
 def reference(case: Case, shift: float = 0.0) -> tuple[Array, Any]:
-    """Return the gradient (N, C), with the labels' margins moved by `shift` roundings, and the largest |log w|.
+    """Return the gradient (N, C), with the labels' margins moved by `shift` roundings, and the size (N) of logarithms.
 
     NaN where all weights that are divided by underflow, which they don't in the library's logarithms.
     """
@@ -185,8 +185,8 @@ def reference(case: Case, shift: float = 0.0) -> tuple[Array, Any]:
         scale = np.where(together @ s == 0, 0, scale)
     else:
         scale = s * w / (max(s.sum(), FLOOR) if settings.reduction == "mean" else 1)
-    size = np.abs(np.log(np.where(w > 0, w, 1))).max(initial=0)
-    return (scale * let_go)[:, None] * direction, size
+    logarithms = 4 * np.abs(np.log(np.where(w > 0, w, 1))).max(initial=0) + np.abs(np.clip(margin, -1e4, 1e4))
+    return (scale * let_go)[:, None] * direction, logarithms
 
 
 def compare(case: Case) -> str:
@@ -204,7 +204,7 @@ def compare(case: Case) -> str:
     known = np.isfinite(expected).all(1) & (np.abs(expected).max(1) < torch.finfo(kind).max / 2)
     if not np.isfinite(found[known]).all():
         return f"the gradient is not finite: {found[known & ~np.isfinite(found).all(1)][0][:3]}"
-    relative = 24 * EPS[kind] + 4 * inner * size
+    relative = 24 * EPS[kind] + inner * size
     allowed = relative * np.abs(expected).sum(1) + 2 * np.maximum(*moved).sum(1) + TINY[kind] * expected.shape[1]
     error = np.abs(found - expected).sum(1)
     known &= np.isfinite(allowed)  # else the formula itself overflows
