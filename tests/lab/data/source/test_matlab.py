@@ -136,3 +136,10 @@ def test_too_many_dimensions_are_refused(tmp_path: Path, count: int) -> None:
     path.write_bytes(mat()[:128] + struct.pack("<II", 14, len(variable)) + variable)
     with pytest.raises(DataError, match=r"a\.mat: .* not of 2 to 32 dimensions"):
         read_integers(path, "x")
+
+
+def test_a_signalling_nan_is_refused_without_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "a.mat"
+    path.write_bytes(mat(x=np.array([1.0])).replace(np.float64(1).tobytes(), b"\x01\0\0\0\0\0\xf0\x7f"))
+    with pytest.raises(DataError, match="x holds fractions"):
+        read_integers(path, "x")

@@ -46,7 +46,7 @@ def read_integers(path: Path, variable: str) -> NDArray[np.int64]:
                 what = OTHERS.get(array_class, f"of class {array_class}")
                 raise DataError(f"{path}: {variable} is {what}; expected a matrix of integers")
             values = _numbers(order, numbers, shape)
-            if values.dtype.kind == "f" and not ((abs(values) <= 2**53) & (values == np.rint(values))).all():
+            if values.dtype.kind == "f" and not _are_integers(values):
                 raise DataError(f"{path}: {variable} holds fractions; expected integers")
             if values.dtype.kind == "u" and values.max(initial=0) >= 2**63:
                 raise DataError(f"{path}: {variable} holds {values.max()}; expected integers below 2^63")
@@ -117,6 +117,11 @@ def _parts(order: str, matrix: bytes) -> tuple[str, int, tuple[int, ...], _Eleme
     array_class = 0 if word & COMPLEX else word & 0xFF
     numbers = _element(order, matrix, name.end) if array_class in NUMERIC else name
     return name.body.decode("latin-1"), array_class, shape, numbers
+
+
+def _are_integers(values: NDArray[np.generic]) -> bool:
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return bool(((abs(values) <= 2**53) & (values == np.rint(values))).all())
 
 
 def _numbers(order: str, element: _Element, shape: tuple[int, ...]) -> NDArray[np.generic]:
