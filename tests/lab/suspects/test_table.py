@@ -18,6 +18,7 @@ from reweigh.lab.suspects.table import COLUMNS, suspects_to_csv
 from reweigh.labels import Suspects
 
 NAMES = ("cat", 'dog, "big"', "fish\nor not")
+FORMULAS = ("=1+1", "'@x", "-1")  # the last one is a number
 ARRAYS = ("index", "given", "suggested", "score", "issue", "p_given", "p_suggested")
 
 
@@ -38,12 +39,14 @@ def some(scores: list[float], sources: list[str] | None = None) -> Suspects:
     )
 
 
-TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+ANY = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
+FIRST = st.sampled_from(["=", "+", "-", "@", "\t", "\r", "'="])
+TEXTS = st.one_of(ANY, st.builds("{}{}".format, FIRST, ANY)).filter(str.strip)
 
 
 @given(
     st.lists(st.tuples(st.floats(0, 1), TEXTS), min_size=1, max_size=5),
-    st.sampled_from([NAMES, ("", " ", "\n")]),  # class names may be empty
+    st.sampled_from([NAMES, FORMULAS, ("", " ", "\n")]),  # class names may be empty
 )
 def test_reading_returns_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, rows: list, names: tuple[str, ...]

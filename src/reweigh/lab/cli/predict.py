@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +11,7 @@ import typer
 from reweigh.lab.cli.options import Json, RunsRoot
 from reweigh.lab.cli.paths import check_output, find_model
 from reweigh.lab.cli.terminal import console, print_json, print_stderr, progress, table
+from reweigh.lab.csv_text import csv_text
 
 if TYPE_CHECKING:
     from reweigh.lab.predict import Predictions
@@ -68,15 +67,13 @@ def predict(
 
 def as_csv(found: Predictions, probabilities: bool) -> str:
     """Return a CSV line for each example: name, predicted class, its probability, and optionally all probabilities."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
     names = [f"p({name})" for name in found.class_names] if probabilities else []
-    writer.writerow([*HEADER.split(","), *names])
+    lines = []
     for example, k, row in zip(found.examples, found.classes.tolist(), found.probabilities.tolist(), strict=True):
         every = [f"{p:.6g}" for p in row] if probabilities else []
         name = example.encode("utf-8", "backslashreplace").decode()  # a file's name may be in another encoding
-        writer.writerow([name, found.class_names[k], f"{row[k]:.6g}", *every])
-    return text.getvalue()
+        lines.append([name, found.class_names[k], f"{row[k]:.6g}", *every])
+    return csv_text([*HEADER.split(","), *names], lines)
 
 
 def _write(path: Path, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 from enum import Enum
@@ -15,6 +14,7 @@ from reweigh.errors import DataError
 from reweigh.lab.cli.options import Json, RunsRoot
 from reweigh.lab.cli.paths import PAGE, check_output, find_model
 from reweigh.lab.cli.terminal import console, print_json, progress, table
+from reweigh.lab.csv_text import csv_text
 
 if TYPE_CHECKING:
     from reweigh.lab.retrieval.retrieve import RetrievalResult
@@ -161,10 +161,9 @@ def _write(path: Path, found: RetrievalResult) -> None:
 
 def as_csv(found: RetrievalResult) -> str:
     """Return a CSV line for each query: its person, its scores and its nearest tracklet; tracklets count from 1."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
     columns = ["query", "tracklet", "person", "camera", "ap", "first_hit", "matches", "nearest", "right"]
-    writer.writerow([*columns, "person_name", "tracklet_name", "nearest_person_name", "nearest_tracklet_name"])
+    columns += ["person_name", "tracklet_name", "nearest_person_name", "nearest_tracklet_name"]
+    lines: list[list[object]] = []
     scores, (rows, _, right), test = found.scores, found.ranking, found.test
     for i, row in enumerate(found.queries.tolist()):
         hit = int(found.gallery[rows[i, 0]]) if rows[i, 0] >= 0 else None
@@ -172,8 +171,8 @@ def as_csv(found: RetrievalResult) -> str:
         who = (row + 1, test.persons[row], test.cameras[row])
         scored = (f"{scores.average_precision[i]:.6g}", scores.first_hit[i] or "", scores.matches[i])
         names = (test.people[row], test.names[row], *nearest[1:])
-        writer.writerow([i + 1, *who, *scored, nearest[0], int(right[i, 0]), *names])
-    return text.getvalue()
+        lines.append([i + 1, *who, *scored, nearest[0], int(right[i, 0]), *names])
+    return csv_text(columns, lines)
 
 
 def _as_npz(found: RetrievalResult) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import optuna
 from optuna.trial import TrialState
 
+from reweigh.lab.csv_text import csv_text
 from reweigh.lab.record import read_result
 from reweigh.lab.search.plan import Plan
 from reweigh.lab.search.space import Scalar
@@ -134,14 +133,12 @@ class Outcome:
     def to_csv(self) -> str:
         """Return the trials as CSV with a column for every choice; equal searches give equal bytes."""
         keys = choice_names(self.plan)
-        written = io.StringIO()
-        table = csv.writer(written, lineterminator="\n")
-        table.writerow(["trial", "state", "score", "step", *keys, "run"])
+        rows = []
         for trial in self.trials:
             point = trial.point or {}
             score = None if trial.score is None else repr(trial.score)
-            table.writerow([trial.slot, trial.state, score, trial.step, *map(point.get, keys), trial.run])
-        return written.getvalue()
+            rows.append([trial.slot, trial.state, score, trial.step, *map(point.get, keys), trial.run])
+        return csv_text(["trial", "state", "score", "step", *keys, "run"], rows)
 
 
 def choice_names(plan: Plan) -> list[str]:

@@ -11,8 +11,6 @@ File names contain the beginning of the file's sha256, so runs on different labe
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reweigh.lab.csv_text import csv_text
 from reweigh.lab.procedures.journal import Journal, RunOne, final_and_best
 from reweigh.lab.procedures.label_correction import check_correctable, relabelled
 from reweigh.lab.record import read_header, read_result
@@ -101,13 +100,11 @@ def log_csv(changes: Iterable[Change], sources: Sequence[str], class_names: Sequ
     index,source,before,after,why
     1,"b.png","cat","","decided by hand"
     """
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    text.write(",".join(LOG_COLUMNS) + "\n")
+    rows = []
     for change in changes:
         after = "" if change.after is None else class_names[change.after]
-        writer.writerow([change.index, sources[change.index], class_names[change.before], after, change.why])
-    return text.getvalue()
+        rows.append((change.index, sources[change.index], class_names[change.before], after, change.why))
+    return csv_text(LOG_COLUMNS, rows, quoted=True)
 
 
 @dataclass(frozen=True)

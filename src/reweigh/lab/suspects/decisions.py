@@ -10,8 +10,6 @@ label           the new label; the given one for keep and drop
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reweigh.errors import DataError
+from reweigh.lab.csv_text import csv_text, original
 from reweigh.lab.data.source.columns import Table, read, require_columns
 from reweigh.lab.record.files import make_folder, replace_file
 from reweigh.labels.suspects import Suspects
@@ -100,7 +99,7 @@ def read_decisions(
     table = read(Path(path))
     require_columns(table, *COLUMNS)
     known = {name: k for k, name in enumerate(class_names)}
-    rows = zip(*(table.texts(column) for column in COLUMNS), strict=True)  # a class name may be empty
+    rows = zip(*(map(original, table.texts(column)) for column in COLUMNS), strict=True)  # a class name may be empty
     decisions, seen = list[Decision](), dict[int, str]()
     for row, (number, given, kind, label) in enumerate(rows):
         index = _index(table, row, number, len(labels))
@@ -128,12 +127,9 @@ def decisions_to_csv(decisions: Iterable[Decision], class_names: Sequence[str]) 
     3,"dog","drop","dog"
     7,"cat","fix","dog"
     """
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    text.write(",".join(COLUMNS) + "\n")
-    for each in sorted(decisions, key=lambda decision: decision.index):
-        writer.writerow([each.index, class_names[each.given], each.kind, class_names[each.label]])
-    return text.getvalue()
+    ordered = sorted(decisions, key=lambda decision: decision.index)
+    rows = [(each.index, class_names[each.given], each.kind, class_names[each.label]) for each in ordered]
+    return csv_text(COLUMNS, rows, quoted=True)
 
 
 def write_decisions(path: str | os.PathLike[str], decisions: Iterable[Decision], class_names: Sequence[str]) -> None:

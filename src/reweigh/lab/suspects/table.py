@@ -14,8 +14,6 @@ how             how the score was computed
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reweigh.errors import DataError
+from reweigh.lab.csv_text import csv_text, original
 from reweigh.lab.data.source.columns import Table, read, require_columns
 from reweigh.lab.record.files import make_folder, replace_file
 from reweigh.labels.suspects import Suspects
@@ -33,26 +32,22 @@ COLUMNS = ("index", "source", "given", "suggested", "score", "issue", "p_given",
 
 def suspects_to_csv(suspects: Suspects) -> str:
     """Format suspects as the content of suspects.csv; numbers keep all their digits."""
-    text = io.StringIO(newline="")
-    # All strings are quoted: older versions of the csv module do not quote a lone carriage return.
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    text.write(",".join(COLUMNS) + "\n")
     names = suspects.class_names
-    for i in suspects.ranked().tolist():
-        writer.writerow(
-            [
-                int(suspects.index[i]),
-                suspects.sources[i],
-                names[suspects.given[i]],
-                names[suspects.suggested[i]],
-                float(suspects.score[i]),
-                "true" if suspects.issue[i] else "false",
-                float(suspects.p_given[i]),
-                float(suspects.p_suggested[i]),
-                suspects.description,
-            ]
+    rows = [
+        (
+            int(suspects.index[i]),
+            suspects.sources[i],
+            names[suspects.given[i]],
+            names[suspects.suggested[i]],
+            float(suspects.score[i]),
+            "true" if suspects.issue[i] else "false",
+            float(suspects.p_given[i]),
+            float(suspects.p_suggested[i]),
+            suspects.description,
         )
-    return text.getvalue()
+        for i in suspects.ranked().tolist()
+    ]
+    return csv_text(COLUMNS, rows, quoted=True)
 
 
 def write_csv(path: str | os.PathLike[str], suspects: Suspects) -> None:
@@ -74,7 +69,8 @@ def read_csv(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
     """
     table = read(Path(path))
     require_columns(table, *COLUMNS)
-    given, suggested = table.texts("given"), table.texts("suggested")  # a class name may be empty
+    # a class name may be empty
+    given, suggested = ([original(name) for name in table.texts(column)] for column in ("given", "suggested"))
     names = tuple(class_names) if class_names is not None else tuple(sorted({*given, *suggested}))
     return Suspects(
         index=_rows(table),
@@ -85,8 +81,8 @@ def read_csv(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
         p_given=_fractions(table, "p_given"),
         p_suggested=_fractions(table, "p_suggested"),
         class_names=names,
-        sources=tuple(table.strings("source")),
-        description=table.strings("how")[0],
+        sources=tuple(map(original, table.strings("source"))),
+        description=original(table.strings("how")[0]),
         noise=None,
     )
 

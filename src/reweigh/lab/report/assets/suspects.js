@@ -180,7 +180,9 @@ function decisionStore(key) {
 
 // the file for `reweigh correct --decisions`
 function decisionsCsv(store, classes) {
-  const quoted = (word) => `"${word.replaceAll('"', '""')}"`;
+  // a cell that a spreadsheet would run gets an apostrophe in front, as in reweigh/lab/csv_text.py
+  const runs = (word) => /^'*[=+\-@\t\r]/.test(word) && !/^[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$/.test(word);
+  const quoted = (word) => `"${runs(word) ? "'" : ""}${word.replaceAll('"', '""')}"`;
   const lines = store.entries().map(([index, { given, kind, label }]) =>
     [index, quoted(classes[given]), quoted(kind), quoted(classes[kind === "fix" ? label : given])].join(","));
   return `${["index,given,decision,label", ...lines].join("\n")}\n`;
