@@ -41,12 +41,13 @@ def make_run() -> Callable[..., Path]:
         holdout: str = "test",
         diverged: int | None = None,
         record_p: bool = False,
+        data: str = "digits",
         data_hash: str = "d" * 64,
     ) -> Path:
         noise = None if rate is None else "symmetric"
         steps = 100 * evaluations
         fields = {"weighting": weighting, "noise": noise, "rate": rate, "seed": seed, "lr": lr}
-        run = Run.from_mapping({"data": "digits", "net": "mlp", "iterations": steps, "record_p": record_p, **fields})
+        run = Run.from_mapping({"data": data, "net": "mlp", "iterations": steps, "record_p": record_p, **fields})
         details: dict[str, Any] = {"name": "digits", "holdout": holdout, "class_names": list(classes)}
         if rate is not None:
             count = len(classes)

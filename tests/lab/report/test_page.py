@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ def test_runs_are_grouped_over_seeds_and_sorted(open_page: Callable[..., Any], h
     assert [row[1] for row in found][:3] == ["DM(0.5, 8)", "GCE(0.7)", "CCE"]
     assert found[0][2] == "89.36 ± 0.10"
     assert found[0][4] == "3 of 3"
+    assert page.locator("main").inner_text().count("Net: mlp.") == 1  # the same for all: no column
     assert found[-1][2] == "–"
     for direction, first in (("ascending", "CCE"), ("descending", "GCE(0.7)")):
         page.get_by_role("button", name="Loss or method").press("Enter")
@@ -78,6 +80,35 @@ def test_curves_follow_the_selection_in_the_table(open_page: Callable[..., Any],
     assert figure(page, "Emphasis densities").locator('path.line[data-name*="linear"]').count() == 2
 
 
+def test_all_curves_share_one_legend(open_page: Callable[..., Any], html: str) -> None:
+    page = open_page(html).page
+    legend = page.get_by_role("list", name="Legend of all curves")
+    names = legend.locator("li").all_inner_texts()
+    assert len(names) == 5
+    assert not any(name in text for name in names for text in page.locator("figure .legend").all_inner_texts()[:5])
+    page.get_by_label("Draw CCE, symmetric, rate 0.4", exact=True).uncheck()
+    assert legend.locator("li").count() == 4
+
+
+def test_data_sets_and_trials_are_apart(
+    open_page: Callable[..., Any], tmp_path: Path, make_run: Callable[..., Path]
+) -> None:
+    trial, final = make_run(tmp_path, "CCE", top=0.8), make_run(tmp_path, "CCE", lr=0.1)
+    names = {"trials": [{"run": trial.name}, {"run": None}], "final": {"seeds": [{"run": final.name}]}}
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "search.json").write_text(json.dumps(names))
+    make_run(tmp_path, "GCE(0.7)", data="imdb")
+    page = open_page(report_page(collect([tmp_path]))).page
+    tabs = page.get_by_role("group", name="Data set").get_by_role("button")
+    assert tabs.all_inner_texts() == ["digits (1)", "imdb (1)", "digits, trials of a search (1)"]
+    assert [row[1] for row in rows(page)] == ["CCE"]
+    tabs.nth(1).click()
+    assert [row[1] for row in rows(page)] == ["GCE(0.7)"]
+    assert tabs.nth(1).get_attribute("aria-pressed") == "true"
+    assert figure(page, "Test accuracy").locator("path.line").count() == 1
+    assert axe(page) == []
+
+
 def test_keys_read_values_and_tables_hold_the_data(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html).page
     shown = figure(page, "Weight on noisy labels")
@@ -102,7 +133,7 @@ def test_details_of_a_group(open_page: Callable[..., Any], html: str) -> None:
         "Mean p by class",
         "Noise: true class and given label",
         "Reliability at the end",
-        "Test accuracy by class",
+        "Recall, precision and F1 by class",
     ]
     noise = figure(page, "Noise: true class and given label")
     noise.get_by_text("The data as a table").click()
@@ -137,11 +168,9 @@ def test_a_noisy_holdout_and_a_diverged_run_are_marked(
     make_run(tmp_path / "runs", "CCE", holdout="noisy hold-out", top=0.8)
     make_run(tmp_path / "runs", "GCE(0.7)", holdout="noisy hold-out", diverged=300, top=0.7)
     page = open_page(report_page(collect([tmp_path / "runs"]))).page
-    assert [row[4:6] for row in rows(page)] == [
-        ["1 of 1", "noisy hold-out"],
-        ["1 of 1, 1 diverged", "noisy hold-out"],
-    ]
+    assert [row[4] for row in rows(page)] == ["1 of 1", "1 of 1, 1 diverged"]
     section = page.get_by_role("region", name="Runs", exact=True).inner_text()
+    assert "Tested on: noisy hold-out." in section
     assert "with its given labels" in section
     assert "Try a smaller learning rate" in section
     assert figure(page, "Noisy hold-out accuracy").count() == 1

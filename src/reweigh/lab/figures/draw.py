@@ -84,6 +84,10 @@ def _lines(axes: Any, figure: Lines) -> None:
         if series.spread is not None:
             room = np.nan_to_num(_array(series.spread)) * factor
             axes.fill_between(x, y - room, y + room, color=colour, alpha=0.15, linewidth=0)
+    if figure.counts is not None:
+        most = max(count for _, count in figure.counts)
+        at, heights = zip(*((x, 0.25 * (figure.top or 1) * count / most) for x, count in figure.counts), strict=True)
+        axes.bar(at, heights, width=0.05, color="#999999", alpha=0.4)
     axes.grid(axis="y", color="#e4e4e4")
     if figure.top is not None:
         axes.set_ylim(0, figure.top * factor)

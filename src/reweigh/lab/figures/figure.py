@@ -40,7 +40,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines over a common x axis; `top` is the upper end of the y axis, by default that of the data."""
+    """Lines over a common x axis.
+
+    `top` is the upper end of the y axis, by default that of the data. `counts` are pairs (x, number of examples), drawn
+    as bars at the bottom.
+    """
 
     key: str
     title: str
@@ -50,6 +54,7 @@ class Lines:
     series: tuple[Series, ...]
     percent: bool = False
     top: float | None = None
+    counts: tuple[tuple[float, float], ...] | None = None
 
 
 @dataclass(frozen=True)

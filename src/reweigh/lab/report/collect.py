@@ -29,6 +29,7 @@ class RunSummary(NamedTuple):
     header: Header
     rows: list[dict[str, Any]]
     result: dict[str, Any] | None
+    trial: bool = False  # of a search, which has trained the best setting again
 
     @property
     def state(self) -> str:
@@ -69,8 +70,9 @@ def collect(paths: Iterable[Path]) -> Collected:
                 raise DataError(f"{path}: neither a run nor a folder of runs")
             folders = [summary.folder for summary in summaries if summary.problem is None]
             problems += [summary.problem for summary in summaries if summary.problem is not None]
+        trials = _trials_in(path)
         for folder in folders:
-            found[folder.resolve()] = RunSummary(folder, *read_run(folder))
+            found[folder.resolve()] = RunSummary(folder, *read_run(folder), folder.name in trials)
     kept: dict[tuple[str, ...], RunSummary] = {}
     for run in found.values():
         key = run.header.run.hash(), run.header.data_hash, run.header.label_hash
@@ -79,6 +81,19 @@ def collect(paths: Iterable[Path]) -> Collected:
             kept[key], other = (run, first) if _progress(run) > _progress(first) else (first, run)
             problems.append(f"{other.folder}: a copy of {kept[key].folder}")
     return Collected(list(kept.values()), problems)
+
+
+def _trials_in(root: Path) -> set[str]:
+    """Return the names of the runs that are trials of the searches in a folder of runs, and not their final runs."""
+    names = set[str]()
+    for file in root.glob("*/search.json"):
+        try:
+            search = json.loads(file.read_text("utf-8"))
+            final = {str(each.get("run")) for each in (search["final"] or {}).get("seeds", ())}
+            names |= {str(trial["run"]) for trial in search["trials"] if trial.get("run")} - final
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # not a search of this version: its runs count as any others
+    return names
 
 
 def _progress(run: RunSummary) -> tuple[bool, int]:

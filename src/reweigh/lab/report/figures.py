@@ -303,15 +303,20 @@ def reliability(group: Group) -> Lines | None:
     if not series:
         return None
     of = "test predictions" if group.holdout == TEST else f"predictions on the {group.holdout}"
+    counts: dict[float, float] = {}
+    for row in (row for table in tables for row in table or () if row["confidence"] is not None):
+        counts[row["confidence"]] = counts.get(row["confidence"], 0) + row.get("count", 0)
     exact = Series("perfectly calibrated", (0.0, 1.0), (0.0, 1.0), None, None, 2)
     return Lines(
         "reliability",
         "Reliability at the end",
-        f"The accuracy of the {of} by confidence. Below the diagonal the net is overconfident.{_noisy(group)}",
+        f"The accuracy of the {of} by confidence. Below the diagonal the net is overconfident. Bars at the bottom: "
+        f"how many predictions have that confidence.{_noisy(group)}",
         "confidence",
         "accuracy",
         (*series, exact),
         top=1.0,
+        counts=tuple(sorted(counts.items())) if any(counts.values()) else None,
     )
 
 

@@ -6,12 +6,12 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from reweigh import __version__
-from reweigh.lab.figures.figure import Lines, short, to_mapping
+from reweigh.lab.figures.figure import short, to_mapping
 from reweigh.lab.report.catalogue import explorer
 from reweigh.lab.report.collect import Collected, Group, RunSummary, group, objective_name, spread
 from reweigh.lab.report.figures import densities, dynamics, group_figures
@@ -30,15 +30,25 @@ def report_page(collected: Collected, title: str = "Report", explore: str = "DM(
         title: title of the page.
         explore: first weighting of the explorer.
     """
-    groups = group(collected.runs)
-    emphasis, page = densities(groups), ""
+    sets, page = _sets(collected.runs), ""
     for lines, depth, classes in _DETAIL:
-        figures = [*dynamics(groups, lines), *([] if emphasis is None else [emphasis])]
-        content = _content(collected, groups, figures, depth, classes)
+        content = _content(collected, sets, lines, depth, classes)
         page = assemble(title, {"report": content, "explore": explorer(explore)})
         if len(page.encode()) < MAX_BYTES:
             break
     return page
+
+
+def _sets(runs: Sequence[RunSummary]) -> dict[str, list[Group]]:
+    """Return the groups of each data set, since results on different data are not comparable.
+
+    Trials of a search are a set of their own: they were trained on a part of the data, and the best was selected.
+    """
+    sets: dict[str, list[RunSummary]] = {}
+    for run in sorted(runs, key=lambda run: run.trial):
+        name = run.header.run.data
+        sets.setdefault(f"{name}, trials of a search" if run.trial else name, []).append(run)
+    return {name: group(members) for name, members in sets.items()}
 
 
 def explorer_page(explore: str = "DM(0.5, 8)") -> str:
@@ -83,25 +93,32 @@ def _digest(text: str) -> str:
 
 
 def _content(
-    collected: Collected, groups: Sequence[Group], lines: Sequence[Lines], depth: int, classes: int
+    collected: Collected, sets: Mapping[str, Sequence[Group]], lines: int, depth: int, classes: int
 ) -> dict[str, Any]:
-    environments: list[Any] = []
-    figures, xs = [to_mapping(figure) for figure in lines], list[Any]()
-    for figure in figures:  # many lines have the same steps
-        for series in figure["series"]:
-            series["x"] = _index(xs, series["x"])
-    return {
-        "groups": [_group(member) for member in groups],
-        "runs": [_run(run, i, environments) for i, member in enumerate(groups) for run in member.runs],
-        "environments": environments,
-        "figures": figures,
-        "xs": xs,
-        "details": [
+    environments, xs = list[Any](), list[Any]()
+    content = []
+    for name, groups in sets.items():
+        emphasis = densities(groups)
+        figures = [
+            to_mapping(figure) for figure in (*dynamics(groups, lines), *([] if emphasis is None else [emphasis]))
+        ]
+        for figure in figures:  # many lines have the same steps
+            for series in figure["series"]:
+                series["x"] = _index(xs, series["x"])
+        details = [
             [to_mapping(figure) for figure in group_figures(member, depth, classes)] if depth else []
             for member in groups
-        ],
-        "problems": collected.problems,
-    }
+        ]
+        content.append(
+            {
+                "name": name,
+                "groups": [_group(member) for member in groups],
+                "runs": [_run(run, environments) for member in groups for run in member.runs],
+                "figures": figures,
+                "details": details,
+            }
+        )
+    return {"sets": content, "environments": environments, "xs": xs, "problems": collected.problems}
 
 
 def _group(member: Group) -> dict[str, Any]:
@@ -129,10 +146,9 @@ def _score(scores: list[float]) -> list[float | None] | None:
     return None if not scores else list(spread(scores))
 
 
-def _run(run: RunSummary, number: int, environments: list[Any]) -> dict[str, Any]:
+def _run(run: RunSummary, environments: list[Any]) -> dict[str, Any]:
     header = run.header
     return {
-        "group": number,
         "folder": run.folder.resolve().name,
         "state": run.state,
         "step": run.rows[-1]["step"] if run.rows else None,

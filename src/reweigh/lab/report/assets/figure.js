@@ -75,18 +75,13 @@ addEventListener("resize", () => {
 });
 
 function legendOf(spec) {
-  if (spec.kind === "lines" && spec.labels && spec.series.some((series) => series.words)) {
-    // colours are groups, dashes are variants; each has one entry
-    const line = (words, colour, variant) => el("li", null, swatch(svg("path", { d: "M1,7H27", class: `line c${colour} v${variant}` })), words);
-    const one = (key) => [...new Map(spec.series.map((series) => [series[key], series])).values()];
-    return [
-      ...one("group").map((series) => line(spec.labels[series.group], series.colour, 0)),
-      ...one("words").filter((series) => series.words).map((series) => line(series.words, 4, series.variant || 0)),
-    ];
+  if (spec.kind === "lines" && spec.shared) {
+    // colours are groups, in the legend that all figures share; dashes are variants
+    const variants = new Map(spec.series.map((series) => [series.words, series]));
+    return [...variants.values()].filter((series) => series.words).map((series) => legendItem(series.words, 4, series.variant));
   }
   if (spec.kind === "lines" && spec.series.length > 1) {
-    return spec.series.map((series) =>
-      el("li", null, swatch(svg("path", { d: "M1,7H27", class: `line c${series.colour} v${series.variant || 0}` })), series.name));
+    return spec.series.map((series) => legendItem(series.name, series.colour, series.variant));
   }
   if (spec.kind === "bars" && spec.sets.length > 1) {
     return spec.sets.map(([name], k) =>
@@ -99,6 +94,8 @@ function legendOf(spec) {
   return [];
 }
 
+const legendItem = (words, colour, variant = 0) =>
+  el("li", null, swatch(svg("path", { d: "M1,7H27", class: `line c${colour} v${variant}` })), words);
 const swatch = (mark) => svg("svg", { width: 28, height: 14, "aria-hidden": "true" }, mark);
 
 function describe(spec) {
@@ -131,8 +128,10 @@ function asTable(spec) {
         ? `${percent(series.y[i], 2)}${spread ? ` ± ${(100 * spread).toFixed(2)}` : ""}`
         : `${number(series.y[i], 6)}${spread ? ` ± ${number(spread, 3)}` : ""}`;
     };
-    const rows = xs.map((x) => [number(x, 6), ...spec.series.map((series, k) => cell(series, places[k].get(x)))]);
-    return [[spec.x_label, ...spec.series.map((series) => series.name)], rows];
+    const counts = spec.counts && new Map(spec.counts);
+    const examples = (x) => (counts ? [counts.has(x) ? number(counts.get(x)) : ""] : []);
+    const rows = xs.map((x) => [number(x, 6), ...spec.series.map((series, k) => cell(series, places[k].get(x))), ...examples(x)]);
+    return [[spec.x_label, ...spec.series.map((series) => series.name), ...(counts ? ["examples"] : [])], rows];
   }
   if (spec.kind === "stack") {
     return [[spec.x_label, ...spec.names.map((name) => `p ${name}`)], spec.x.map((x, i) => [number(x, 6), ...spec.layers.map((layer) => percent(layer[i], 2))])];
@@ -209,6 +208,7 @@ function drawLines(spec, width) {
   for (const at of spec.guides || []) {
     drawn.plot.append(svg("line", { class: "guide", x1: drawn.X(at), x2: drawn.X(at), y1: drawn.top, y2: drawn.bottom }));
   }
+  if (spec.counts) drawCounts(spec, drawn);
   for (const series of spec.series) {
     if (series.spread) drawn.plot.append(svg("path", { class: `band c${series.colour}`, d: bandPath(series, drawn) }));
   }
@@ -223,6 +223,16 @@ function drawLines(spec, width) {
   drawn.root.dataset.low = low;
   drawn.root.dataset.high = high;
   return { ...drawn, places: [...new Set(xs)].sort((a, b) => a - b), read: (x) => readLines(spec, x) };
+}
+
+// how many examples are behind the points: bars at the bottom, up to a quarter of the height
+function drawCounts(spec, { plot, X, top, bottom }) {
+  const most = Math.max(...spec.counts.map(([, count]) => count));
+  const half = 0.4 * (X(1) - X(0)) / 15;
+  for (const [x, count] of spec.counts) {
+    const height = (0.25 * (bottom - top) * count) / most;
+    plot.append(svg("rect", { class: "count", x: X(x) - half, y: bottom - height, width: 2 * half, height }));
+  }
 }
 
 // indices of points without a neighbour, which a line does not show
@@ -262,7 +272,8 @@ function readLines(spec, x) {
     const i = series.x.indexOf(x);
     return i < 0 ? null : `${series.name} ${format(spec, series.y[i])}`;
   });
-  return `${spec.x_short || spec.x_label} ${number(x)}: ${parts.filter(Boolean).join("; ")}`;
+  const count = (spec.counts || []).find(([at]) => at === x);
+  return `${spec.x_short || spec.x_label} ${number(x)}: ${parts.filter(Boolean).join("; ")}${count ? `; ${number(count[1])} examples` : ""}`;
 }
 
 function drawStack(spec, width) {

@@ -2,27 +2,48 @@
 const MAX_LINES = 8;
 
 function buildReport(report, root) {
-  const { groups } = report;
   if (report.problems.length) {
     root.append(el("div", { class: "note" }, el("p", null, "Left out:"), el("ul", null, report.problems.map((text) => el("li", null, text)))));
   }
+  const place = el("div");
+  const tabs = report.sets.map((set, i) => el("button", { type: "button", onclick: () => open(i) }, `${set.name} (${number(set.groups.length)})`));
+  if (tabs.length > 1) root.append(el("div", { class: "tabs", role: "group", "aria-label": "Data set" }, el("span", null, "Data set"), tabs));
+  root.append(place);
+
+  function open(i) {
+    tabs.forEach((tab, k) => tab.setAttribute("aria-pressed", k === i));
+    place.querySelectorAll("figure").forEach((figure) => figures.forEach((view) => view.element === figure && figures.delete(view)));
+    place.replaceChildren();
+    buildSet(report, report.sets[i], place)();
+  }
+  return () => open(0);
+}
+
+// the report on one data set
+function buildSet(report, set, root) {
+  const { groups } = set;
   const byScore = groups.map((_, i) => i).sort((a, b) => ((groups[b].final || [-1])[0]) - ((groups[a].final || [-1])[0]));
   const chosen = new Set(byScore.slice(0, Math.min(6, groups.length)));
-  root.append(runsTable(groups, chosen, () => redraw()));
-  const views = report.figures.map((spec) => [spec, figureView()]);
+  const table = runsTable(groups, chosen, () => redraw());
+  root.append(table.element);
+  const views = set.figures.map((spec) => [spec, figureView()]);
+  const legend = el("ul", { class: "legend shared", "aria-label": "Legend of all curves" });
   root.append(el("section", { "aria-labelledby": "curves" }, el("h2", { id: "curves" }, "Curves"),
-    el("p", null, "For the groups selected in the table."), el("div", { class: "figures" }, views.map(([, view]) => view.element))));
-  const details = detailsSection(report, byScore[0] || 0);
-  root.append(details.element, provenance(report));
+    legend, el("div", { class: "figures" }, views.map(([, view]) => view.element))));
+  const details = detailsSection(set, byScore[0] || 0);
+  root.append(details.element, provenance(report, set));
 
   function redraw() {
     const order = [...chosen].sort((a, b) => a - b);
+    const colour = (i) => order.indexOf(i) % MAX_LINES;
+    legend.replaceChildren(...order.map((i) => legendItem(groups[i].label, colour(i))));
+    table.paint(colour);
     for (const [spec, view] of views) {
       const series = spec.series
         .filter((each) => chosen.has(each.group))
-        .map((each) => ({ ...each, x: report.xs[each.x], colour: order.indexOf(each.group) % 8 }));
+        .map((each) => ({ ...each, x: report.xs[each.x], colour: colour(each.group) }));
       view.element.hidden = series.length === 0;
-      if (series.length) view.update({ ...spec, series, labels: groups.map((group) => group.label) });
+      if (series.length) view.update({ ...spec, series, shared: true });
     }
   }
   return () => { redraw(); details.show(); };
@@ -33,20 +54,24 @@ const sentence = (name) => name === "lr" ? "Learning rate" : name[0].toUpperCase
 function runsTable(groups, chosen, changed) {
   const score = (pair) => (pair ? `${(100 * pair[0]).toFixed(2)}${pair[1] === null ? "" : ` ± ${(100 * pair[1]).toFixed(2)}`}` : "–");
   const varying = [...new Set(groups.flatMap((group) => Object.keys(group.varying)))];
-  const boxes = [];
+  const swatches = new Map();
   const text = (name, pick) => ({ name, value: pick, left: groups.some((group) => typeof pick(group) === "string"), cell: (group) => { const value = pick(group); return value === null || value === undefined ? "–" : String(value); } });
   const noisy = groups.some((group) => group.holdout !== "test");
   const differs = (name) => new Set(groups.map((group) => group[name])).size > 1;
+  // what is the same for all is a sentence, not a column
+  const facts = { holdout: "Tested on", net: "Net", noise: "Noise", measured: "Noisy labels" };
+  const shown = (name, group) => (name === "measured" ? percent(group.measured) : group[name] || "none");
+  const same = Object.keys(facts).filter((name) => !differs(name) && groups[0][name] !== null);
   const columns = [
     { name: "Draw", plain: true, value: () => 0, cell: (group) => checkbox(group) },
     text("Loss or method", (group) => group.objective),
     { name: "Final %", value: (group) => group.final && group.final[0], cell: (group) => score(group.final) },
+    ...varying.map((name) => text(sentence(name), (group) => (group.varying[name] === undefined ? null : group.varying[name]))),
     { name: "Best %", value: (group) => group.best && group.best[0], cell: (group) => score(group.best) },
     { name: "Runs done", value: (group) => group.done, cell: (group) => `${group.done} of ${group.seeds.length}${group.diverged ? `, ${group.diverged} diverged` : ""}` },
-    ...["holdout", "data", "net"].filter((name) => name === "data" || (name === "holdout" ? noisy : differs(name))).map((name) => text({ data: "Data", net: "Net", holdout: "Tested on" }[name], (group) => group[name])),
-    text("Noise", (group) => group.noise),
-    { name: "Noisy labels", value: (group) => group.measured, cell: (group) => percent(group.measured) },
-    ...varying.map((name) => text(sentence(name), (group) => (group.varying[name] === undefined ? null : group.varying[name]))),
+    ...Object.keys(facts).filter(differs).map((name) => (name === "measured"
+      ? { name: facts[name], value: (group) => group.measured, cell: (group) => percent(group.measured) }
+      : text(facts[name], (group) => group[name]))),
   ];
 
   function checkbox(group) {
@@ -62,33 +87,40 @@ function runsTable(groups, chosen, changed) {
         changed();
       },
     });
-    boxes.push(box);
-    return box;
+    const mark = legendItem("", 0).firstChild;
+    swatches.set(i, mark);
+    return el("span", { class: "draw" }, box, mark);
   }
 
   const table = sortableTable(columns, groups, { label: "Table of runs", initial: columns.findIndex((column) => column.name === "Final %"), descending: true });
   const hint = el("output");
+  const paint = (colour) => swatches.forEach((mark, i) => {
+    mark.style.visibility = chosen.has(i) ? "visible" : "hidden";
+    mark.firstChild.setAttribute("class", `line c${chosen.has(i) ? colour(i) : 0} v0`);
+  });
   const filter = el("input", { type: "search", id: newId("filter"), oninput: () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     table.filter((group) => words.every((word) => JSON.stringify(group).toLowerCase().includes(word)));
   } });
-  return el("section", { "aria-labelledby": "runs" },
+  const element = el("section", { "aria-labelledby": "runs" },
     el("h2", { id: "runs" }, "Runs"),
     el("p", null, "Runs that differ only in their seed share a line: mean ± standard deviation of the test accuracy. Final is after the last iteration. Best is the highest of all evaluations, as papers often report; it is selected on the test set and therefore optimistic."),
     noisy ? el("p", null, "The noisy hold-out is part of the data, held out with its given labels: where these are wrong, a correct prediction counts as an error. Only a test set with verified labels measures accuracy.") : null,
     groups.some((group) => group.diverged) ? el("p", null, "A diverged run has a net with non-finite outputs: its accuracy is that of always predicting one class. Try a smaller learning rate.") : null,
+    same.length ? el("p", null, same.map((name) => `${facts[name]}: ${shown(name, groups[0])}.`).join(" ")) : null,
     groups.length > 8 ? el("p", { class: "filter" }, el("label", { htmlFor: filter.id }, "Filter"), " ", filter) : null,
     table.element, el("p", { class: "hint" }, hint));
+  return { element, paint };
 }
 
-function detailsSection(report, first) {
+function detailsSection(set, first) {
   const select = el("select", { id: newId("group"), onchange: () => show() },
-    report.groups.map((group, i) => el("option", { value: i, selected: i === first }, group.label)));
+    set.groups.map((group, i) => el("option", { value: i, selected: i === first }, group.label)));
   const place = el("div", { class: "figures" });
   let views = [];
   function show() {
     views.forEach((view) => figures.delete(view));
-    const specs = report.details[Number(select.value)];
+    const specs = set.details[Number(select.value)];
     views = specs.map(() => figureView());
     place.replaceChildren(...views.map((view) => view.element));
     if (!specs.length) place.append(el("p", null, "No details were recorded for these runs, or they did not fit on this page: report on fewer runs."));
@@ -103,8 +135,8 @@ function detailsSection(report, first) {
   return { element, show };
 }
 
-function provenance(report) {
-  const entries = report.runs.map((run) => {
+function provenance(report, set) {
+  const entries = set.runs.map((run) => {
     const details = el("details", { ontoggle: () => { if (details.open && details.children.length === 1) details.append(facts(run, report)); } },
       el("summary", null, run.folder));
     return details;
