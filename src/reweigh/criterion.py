@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, ClassVar
 
 import torch
@@ -53,6 +54,28 @@ class SettingsMixin(nn.Module):
 
     def _resolve(self, *given: Any) -> Settings:
         return resolve(*given, binary=self.is_binary)
+
+    def __copy__(self) -> Any:
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        memo[id(self.process_group)] = self.process_group  # a handle, which copies share
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__dict__.update(deepcopy(self.__dict__, memo))
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.process_group is not None:
+            raise TypeError(
+                "a criterion with a process_group cannot be pickled, since the group belongs to this process: set "
+                "criterion.process_group = None before, and assign the group after loading"
+            )
+        return self.__dict__ | {"_resolved": None}
+
+    def __prepare_scriptable__(self) -> Any:
+        raise TypeError(f"{type(self).__name__} has no TorchScript form: use torch.compile or torch.export")
 
     def extra_repr(self) -> str:
         settings = self.settings

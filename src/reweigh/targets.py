@@ -177,6 +177,8 @@ def check_tensors(needed: Mapping[str, object], factors: Mapping[str, object]) -
     for name, value in (*needed.items(), *factors.items()):
         if not isinstance(value, Tensor) and (name in needed or value is not None):
             kind = type(value).__name__
+            if isinstance(value, torch.fx.Proxy):
+                raise TypeError("torch.fx cannot trace a criterion: use torch.export, or make it a leaf of your Tracer")
             raise TypeError(f"{name} must be a tensor, got a {kind}: give torch.as_tensor({name})")
 
 
