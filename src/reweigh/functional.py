@@ -205,7 +205,7 @@ def evaluate(
 ) -> Tensor:
     """Return the value of a call; its gradient by the logits is the designed one."""
     check_call(logits, target, settings, factors, log_normaliser)
-    if torch.jit.is_tracing():
+    if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
         raise TypeError("torch.jit.trace would record this batch's labels and size: use torch.compile or torch.export")
     if log_normaliser is not None and not isinstance(log_normaliser, Tensor):
         log_normaliser = torch.tensor(log_normaliser, dtype=torch.float64)

@@ -38,8 +38,8 @@ from reweigh.weightings import Weighting
 from reweigh.weightings.compose import align_leading, has_example_parameters, log_taper, select_parameters
 from reweigh.weightings.parameter import is_log_zero, take_rows
 
-# Logits at a time: 256 MB in half precision.
-CHUNK = 2**27
+# Logits at a time: 256 MB in half precision on a GPU, 64 MB in float32 on a CPU, where larger chunks are no faster.
+CHUNK, CPU_CHUNK = 2**27, 2**24
 LOG2 = math.log(2)
 # Sums of float16 stay below 2^SAFE, half of its range: the bound does not include rounding.
 SAFE = 15
@@ -54,9 +54,10 @@ class LinearCriterion(SettingsMixin):
     Args:
         weighting, weight, ignore_index, normalise, taper, process_group: as in `Criterion`; `weight` has one factor
             per class.
-        reduction: "mean" or "sum".
-        chunk: examples at a time; None takes as many as give 2^27 logits. The weight's gradient is summed over chunks
-            in the weight's type (float16 without leaving its range).
+        reduction: "mean", "sum", or "none", which computes the logits again in the backward pass, because the examples'
+            gradients are summed after each is multiplied by its incoming one.
+        chunk: examples at a time; None takes as many as give 2^27 logits, on a CPU 2^24. The weight's gradient is
+            summed over chunks in the weight's type (float16 without leaving its range).
         label_smoothing, value: only the defaults; a chunk has one label per example, and returns cross entropy.
 
     The gradients are computed in the forward pass: no second derivative, no `torch.func` transforms, no forward mode.
@@ -84,11 +85,6 @@ class LinearCriterion(SettingsMixin):
         process_group: Any = None,
         chunk: int | None = None,
     ) -> None:
-        if reduction == "none":
-            raise ValueError(
-                "reduction must be 'mean' or 'sum', got 'none': LinearCriterion sums its gradients over the examples "
-                "before it knows what each would be multiplied by"
-            )
         if label_smoothing != 0:
             raise ValueError(f"label_smoothing must be 0 in LinearCriterion, got {label_smoothing}: use Criterion")
         if value != "cross_entropy":
@@ -125,7 +121,7 @@ class LinearCriterion(SettingsMixin):
         sample_weight: Tensor | None = None,
         log_normaliser: Tensor | float | None = None,
     ) -> Tensor:
-        """Return the value, a scalar.
+        """Return the value, scalar or per example.
 
         Args:
             hidden: (..., D), the input of the layer.
@@ -140,7 +136,8 @@ class LinearCriterion(SettingsMixin):
             raise ValueError(
                 "sample_weight gets no gradient from LinearCriterion; detach it, or use Criterion on the logits"
             )
-        return _Linear.apply(*layer, labels, settings, log_normaliser)  # type: ignore[no-any-return, no-untyped-call]
+        value: Tensor = _Linear.apply(*layer, labels, settings, log_normaliser)  # type: ignore[no-untyped-call]
+        return value.reshape(target.shape) if settings.reduction == "none" else value
 
     @torch.no_grad()
     def log_normaliser(
@@ -195,7 +192,7 @@ class LinearCriterion(SettingsMixin):
         if hidden.dtype != torch.float64 and available and torch.is_autocast_enabled(kind):
             half = torch.get_autocast_dtype(kind)
             layer = (layer[0].to(half), weight.to(half), None if bias is None else bias.to(half))
-        chunk = self.chunk or max(1, CHUNK // num_classes)
+        chunk = self.chunk or max(1, (CPU_CHUNK if kind == "cpu" else CHUNK) // num_classes)
         return layer, Labels(index.flatten(), s.flatten(), valid.flatten(), chunk)
 
 
@@ -209,7 +206,7 @@ class Labels(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The sums over chunks: Σ s (-log p); log2 of the unit of s w; Σ s w in that unit; and the gradients.
+    """Of all chunks: s (-log p) per example; log2 of the unit of s w; Σ s w in that unit; and the gradients.
 
     The bias' has at least 32 bits, the weight's its own type, and the weight's alone is in units of 2^(level + room).
     """
@@ -236,7 +233,9 @@ class _Linear(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(hidden, weight, bias)
         ctx.labels, ctx.settings, ctx.bias_type = labels, settings, None if bias is None else bias.dtype
-        sums = _accumulate(hidden, weight, bias, labels, settings, ctx.needs_input_grad[:3])
+        summed = settings.reduction != "none"
+        wanted = ctx.needs_input_grad[:3] if summed else (False, False, False)
+        sums = _accumulate(hidden, weight, bias, labels, settings, wanted)
         size = group_size(settings.process_group)
         mass = over_group(labels.s.sum(), settings.process_group)
         mean = size / torch.where(mass == 0, 1.0, mass) if settings.reduction == "mean" else torch.ones_like(mass)
@@ -246,11 +245,11 @@ class _Linear(torch.autograd.Function):
             log_scale, scale = torch.where(log_z == -math.inf, 0.0, -log_z), torch.full_like(mass, size)
         else:
             log_scale, scale = torch.zeros_like(mass), mean
-        ctx.gradients, ctx.room = sums.gradients, sums.room
-        ctx.scale = (sums.level * LOG2 + log_scale).exp() * scale
+        ctx.sums, ctx.log_scale, ctx.scale = sums if summed else None, log_scale, scale
+        value = sums.surprise.sum() * mean if summed else sums.surprise
         # a copy also in float64: compiled by torch 2.11, a value that is an intermediate, too, has zeros for gradients
         kind = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        return (sums.surprise * mean).to(kind, copy=True)
+        return value.to(kind, copy=True)
 
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor) -> tuple[Any, ...]:
@@ -258,16 +257,19 @@ class _Linear(torch.autograd.Function):
             raise RuntimeError(
                 "LinearCriterion has no second derivative (create_graph=True); use Criterion on the logits"
             )
-        gradients, ctx.gradients = ctx.gradients, None  # scaled in place, so a second backward pass needs new ones
-        if gradients is None:
+        sums, ctx.sums = ctx.sums, None  # scaled in place, so a second backward pass needs new ones
+        factor, labels = incoming[0].to(ctx.scale.dtype), ctx.labels
+        if ctx.settings.reduction == "none":  # one for each example
+            labels, factor = labels._replace(s=labels.s * factor), torch.ones_like(ctx.scale)
+        if sums is None:
             hidden, weight, bias = ctx.saved_tensors
-            gradients = _accumulate(hidden, weight, bias, ctx.labels, ctx.settings, ctx.needs_input_grad[:3]).gradients
-        factor = ctx.scale * incoming[0].to(ctx.scale.dtype)
-        of_hidden, of_weight, of_bias = gradients
+            sums = _accumulate(hidden, weight, bias, labels, ctx.settings, ctx.needs_input_grad[:3])
+        factor = factor * ctx.scale * (sums.level * LOG2 + ctx.log_scale).exp()
+        of_hidden, of_weight, of_bias = sums.gradients
         if of_hidden is not None:
             of_hidden = _scaled(of_hidden, factor)
         if of_weight is not None:
-            of_weight = _scaled(of_weight, factor * ctx.room.exp2())
+            of_weight = _scaled(of_weight, factor * sums.room.exp2())
         if of_bias is not None:
             of_bias = (of_bias * factor).to(ctx.bias_type)
         return of_hidden, of_weight, of_bias, None, None, None
@@ -287,7 +289,8 @@ def _accumulate(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Labels, settings: Settings, wanted: tuple[bool, ...]
 ) -> Sums:
     """Return the sums over all chunks; of the gradients of hidden, weight and bias those that are wanted."""
-    surprise, total, bound, room = (labels.s.new_zeros(()) for _ in range(4))
+    total, bound, room = (labels.s.new_zeros(()) for _ in range(3))
+    surprise = torch.zeros_like(labels.s)
     level = labels.s.new_full((), -math.inf)
     units = torch.zeros_like(labels.s)
     of_hidden = torch.zeros_like(hidden) if wanted[0] else None
@@ -301,7 +304,7 @@ def _accumulate(
         weighting, taper = select_parameters((settings.weighting, settings.taper), y, weight.shape[0], y.shape)
         log_w = weighting.log_weight(log_p, log_q)
         s_active = torch.where(labels.valid[part] & (m != math.inf), s, 0.0)
-        surprise = surprise + torch.where(s == 0, 0.0, -s * log_p).sum()
+        surprise[part] = torch.where(s == 0, 0.0, -s * log_p)
 
         before = level
         log_sw = torch.where(s_active == 0, -math.inf, log_w + s_active.abs().log())

@@ -40,7 +40,7 @@ def check(weighting: Any, chunk: int | None, call: dict[str, Any] | None = None,
             value = criterion(hidden, weight, target, bias, **(call or {}))
         else:
             value = criterion(hidden @ weight.T + bias, target, **(call or {}))
-        (2 * value).backward()
+        value.backward(torch.linspace(-1, 2, N, dtype=value.dtype) if value.ndim else torch.tensor(2.0).to(value))
         results.append((value.detach(), hidden.grad, weight.grad, bias.grad))
     for ours, theirs in zip(*results, strict=True):
         assert ours is not None
@@ -69,6 +69,23 @@ def test_weights_masks_and_reductions() -> None:
     check(CCE(), 3, reduction="sum")
     check(CCE(), 3, {"sample_weight": torch.zeros(N)})
     check(TruncatedGCE(k=0.999), 3, normalise="batch")
+
+
+@pytest.mark.parametrize("normalise", [None, "unit", "batch"])
+@pytest.mark.parametrize("weighting", [CCE(), DM(0.5, 8)], ids=repr)
+def test_values_and_incoming_gradients_per_example(weighting: Weighting, normalise: Any) -> None:
+    weight = torch.linspace(0.1, 2, C, dtype=torch.float64)
+    settings = {"reduction": "none", "normalise": normalise}
+    check(weighting, 3, **settings)
+    check(weighting, 3, {"sample_weight": torch.linspace(0, 1, N)}, weight=weight, **settings)
+    hidden = torch.randn(2, 4, D, generator=rng(), dtype=torch.float64, requires_grad=True)
+    target = torch.randint(C, (2, 4), generator=rng(1))
+    value = LinearCriterion(weighting, chunk=3, **settings)(hidden, layer()[1], target)
+    expected = Criterion(weighting, **settings)((hidden @ layer()[1].T).movedim(-1, 1), target)
+    torch.testing.assert_close(value, expected)
+    for _ in range(2):
+        ours, theirs = (torch.autograd.grad(v.square().sum(), hidden, retain_graph=True) for v in (value, expected))
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_parameters_by_class() -> None:
@@ -219,15 +236,16 @@ def _as(parts: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
 
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_compiles_without_graph_breaks(dtype: torch.dtype, autocast: bool) -> None:
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_compiles_without_graph_breaks(dtype: torch.dtype, autocast: bool, reduction: Any) -> None:
     torch.compiler.reset()
-    criterion, parts = LinearCriterion(DM(0.5, 8), chunk=4), layer(dtype)
+    criterion, parts = LinearCriterion(DM(0.5, 8), chunk=4, reduction=reduction), layer(dtype)
     compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
     results = []
     for loss in (compiled, criterion):
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             value = loss(*parts[:2], labels(), parts[2])
-        results.append((value, *torch.autograd.grad(value, parts)))
+        results.append((value, *torch.autograd.grad(value.square().sum(), parts)))
     torch.testing.assert_close(*results)
 
 
@@ -262,7 +280,6 @@ def test_meta_device() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"reduction": "none"}, "reduction must be 'mean' or 'sum', got 'none'"),
         ({"label_smoothing": 0.1}, "label_smoothing must be 0"),
         ({"value": "objective"}, "value must be 'cross_entropy'"),
         ({"chunk": 0}, "chunk must be a number of examples"),
