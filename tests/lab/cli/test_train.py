@@ -141,7 +141,7 @@ def test_what_is_not_set_is_chosen_and_printed(
     ended = reweigh("train", "--data", make(tmp_path), *line)
     assert ended.code == 0, ended.stderr
     chosen = next(text for text in ended.stderr.splitlines() if text.startswith("chosen: "))
-    assert f"net {net}, weighting GCE(0.7)" in chosen
+    assert f"net {net}, method Auto" in chosen
     assert "(2 epochs)" in chosen
     run = json.loads((tmp_path / ended.stdout.splitlines()[0] / "run.json").read_text())["run"]
     assert (run["net"], run.get("image_size")) == (net, 64 if make is pictures else None)

@@ -274,9 +274,12 @@ def test_data_of_a_user(make: Callable[[Path], str], name: str, fields: dict[str
 def test_fields_replace_defaults(tmp_path: Path) -> None:
     run = default_run("digits", {"weighting": "CCE", "batch_size": 600, "seed": 3})
     assert (run.weighting, run.batch_size, run.seed, run.net) == ("CCE", 600, 3, "mlp-256")
-    assert (run.iterations, run.evaluate_every, run.record_p, run.record_margins) == (250, 25, True, True)
+    assert (run.iterations, run.evaluate_every, run.record_p, run.record_margins) == (80, 8, True, True)
     few = default_run("digits")
-    assert (few.weighting, few.sampler, few.batch_size, few.iterations) == ("GCE(0.7)", "shuffled", 32, 1500)
+    assert (few.method, few.sampler, few.batch_size, few.iterations) == ("Auto", "shuffled", 64, 750)
+    wide = np.random.default_rng(0).normal(size=(500, 800)).astype(np.float32)
+    np.savez(tmp_path / "wide.npz", x=wide, y=np.arange(500) % 2)
+    assert default_run(str(tmp_path / "wide.npz")).lr < few.lr
     assert default_run("digits", {"imbalance": "long_tail(10)"}).sampler == "balanced"
     assert default_run("digits", {"imbalance": "long_tail(10)", "sampler": "cyclic"}).sampler == "cyclic"
     rare = np.repeat([0, 1], [40, 10])

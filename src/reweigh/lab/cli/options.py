@@ -57,17 +57,17 @@ EPOCHS = Field(
 DEFAULTS = {
     "image_size": "64, with nets for large images none",
     "net": "mlp-256, for images resnet20",
-    "iterations": "40 epochs, 250 to 20000",
-    "batch_size": "128, below 2000 examples 32",
+    "iterations": "40 epochs, at most 20000",
+    "batch_size": "128, less for few examples",
     "sampler": "shuffled, balanced if classes are unbalanced",
     "augment": "none, for images pad-crop-flip",
-    "lr": "0.03, for images 0.1, with adam 0.001",
+    "lr": "0.03, less for few or wide inputs; for texts 0.3, for images 0.1, with adam 0.001",
     "evaluate_every": "a tenth of the iterations",
     "record_p": "on",
     "record_margins": "on",
 }
 SUSPECTS_DEFAULTS = DEFAULTS | {"holdout": "0.0: every label is judged"}
-DEFAULT_LOSS = "else GCE(0.7), from 50 classes DM"
+DEFAULT_LOSS = "else the method Auto"
 
 
 def with_fields(

@@ -42,7 +42,7 @@ def suspects(
         Path | None, typer.Option(metavar="FILE", help="Write an HTML page to review the most suspicious examples.")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="Score to rank by: auto, final-p, mean-p, duel, aum or mixture.")
+        str, typer.Option(help="Score to rank by: auto, posterior, final-p, mean-p, duel, aum or mixture.")
     ] = "auto",
     folds: Annotated[
         int | None,
@@ -67,11 +67,11 @@ def suspects(
     Example: reweigh suspects photos/ -o suspects.csv
     """
     from reweigh.lab.suspects import suspects_of, write_csv
+    from reweigh.lab.suspects.detect import SCORES
     from reweigh.lab.suspects.table import COLUMNS
-    from reweigh.labels import METHODS
 
-    if method not in METHODS:
-        raise ValueError(f"--method is {method!r}; expected one of {', '.join(METHODS)}")
+    if method not in SCORES:
+        raise ValueError(f"--method is {method!r}; expected one of {', '.join(SCORES)}")
     run, folder = find_run_or_data(source, runs, fields, allowed=("seed",))
     read = input_files(run)
     check_output("--output", output, (".csv",), read, begins=",".join(COLUMNS[:3]))

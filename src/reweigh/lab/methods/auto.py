@@ -59,6 +59,10 @@ class Auto(BaseMethod):
             row["posterior_noisy"] = own[~is_clean].mean().item()
         return row
 
+    def posteriors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return (N, C) posteriors of the true class, their means over training, and opinions."""
+        return self.auto.posterior(), self.auto.posteriors, self.auto.opinions
+
     def weights(self, logits: Tensor, target: Tensor, index: Tensor, step: int) -> Tensor | None:
         """Return |p - r|_1, the norm of the derivative without the anchor."""
         return (torch.softmax(logits.float(), 1) - self.auto.posterior(index)).abs().sum(1)

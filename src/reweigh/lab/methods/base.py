@@ -28,6 +28,7 @@ class BaseMethod:
         capture_key     step -> key: iterations with equal keys can replay one CUDA graph (`reweigh.lab.train.captured`)
         prepare         (step, size): compute what the host decides for an iteration, before its graph is replayed
         uncaptured      the reason why iterations cannot be captured
+        posteriors      () -> the arrays of `reweigh.lab.record.posteriors.Posteriors`
         reads_features  True if the loss calls parts of the net, which is then not compiled as one
     """
 

@@ -27,6 +27,7 @@ FILES = (
     "rows.jsonl",
     "p.f16",
     "margins.bin",
+    "posteriors.safetensors",
     "model/model.json",
     "model/model.safetensors",
     "model/best.safetensors",

@@ -4,6 +4,7 @@ run.json          the header, written first
 rows.jsonl        one row per evaluation
 p.f16             p of every training example at every evaluation, if recorded
 margins.bin       the margin and the rival class of each, if recorded
+posteriors.safetensors   the probability of each true class, if the method estimates it and p is recorded
 checkpoint.pt, checkpoint.previous.pt
 model/            the trained model
 result.json       the result, written last: the run is done; with the sha256 of rows.jsonl, p.f16 and margins.bin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -12,18 +13,23 @@ from reweigh.lab.data.registry import NAMES
 from reweigh.lab.nets.mlp import flattens
 from reweigh.lab.nets.registry import IMAGE_NETS
 from reweigh.lab.run.material import gather, load
-from reweigh.lab.spec import DATA_FIELDS, Run
-from reweigh.recommendation import MANY_CLASSES, recommend
+from reweigh.lab.spec import DATA_FIELDS, Run, parse
 
 EPOCHS = 40
-MIN_ITERATIONS, MAX_ITERATIONS = 250, 20_000
-FEW = 2000  # examples below which the batches of the default loss have 32
+MAX_ITERATIONS = 20_000
+BATCH_SIZES = 16, 128  # with Auto; the smallest data sets get the first
+BATCHES = 10  # in an epoch, at least, if the batch size allows
+# learning rates of a multilayer perceptron with Auto, for batches of 128
+MAX_RATE, RATE_TIMES_WIDTH, TEXT_RATE = 0.03, 4.0, 0.3
 EVALUATIONS = 10
 IMAGE_SIZE = 64  # of the files of a folder
 IN_MEMORY = 2**32  # bytes of images
 UNBALANCED = 3  # ratio of the largest to the smallest class from which batches are balanced
 
-SHOWN = ("net", "weighting", "loss", "method", "image_size", "augment", "sampler", "batch_size", "lr", "iterations")
+SHOWN = (
+    *("net", "weighting", "loss", "method", "image_size", "augment", "inputs"),
+    *("sampler", "batch_size", "lr", "iterations"),
+)
 
 
 class Choice(NamedTuple):
@@ -55,10 +61,10 @@ def choose(data: str, fields: Mapping[str, Any] | None = None, *, holds_out: boo
     """Return a run on `data` that resists label noise and records what finding suspects needs.
 
     Texts and tables get a multilayer perceptron, images a ResNet-20 with augmentation (the files of a folder at 64 x
-    64, if they fit in memory and the net is not one for large images). The loss is GCE(0.7), or the recommended DM from
-    50 classes on, where GCE learns slowly; with it batches are balanced if the classes are not: otherwise rare classes
-    are learned late and look noisy. Below 2,000 examples its batches have 32. There are about 40 epochs and 10
-    evaluations.
+    64, if they fit in memory and the net is not one for large images). The method is `Auto`, with balanced batches if
+    the classes are not balanced: otherwise rare classes are learned late and look noisy. With `Auto` batches and
+    learning rate shrink with the data, and the rate also with wide inputs, so that nothing is memorised before opinions
+    have settled. There are about 40 epochs and 10 evaluations.
 
     Args:
         data: as in `Run`.
@@ -78,12 +84,13 @@ def choose(data: str, fields: Mapping[str, Any] | None = None, *, holds_out: boo
         dataset = load(Run(data=data, net="linear", weighting="CCE", **data_fields), check=False)
     chosen = _for_inputs(dataset, data, given) | {"record_p": True, "record_margins": True, **given}
     if not {"weighting", "loss", "method"} & given.keys():
-        chosen |= _objective(dataset.num_classes)
-        if len(dataset.train) < FEW and dataset.num_classes < MANY_CLASSES:  # DM needs large batches
-            chosen.setdefault("batch_size", 32)
+        chosen["method"] = "Auto"
         counts = np.bincount(dataset.train.labels)
         if "imbalance" in given or counts.max() >= UNBALANCED * counts[counts > 0].min():
             chosen.setdefault("sampler", "balanced")
+    if chosen.get("method") is not None and parse(str(chosen["method"])).name == "Auto":
+        chosen.setdefault("batch_size", _batch_size(len(dataset.train)))
+        chosen |= _rates(dataset, int(chosen["batch_size"])) | given
     if str(chosen.get("optimiser")).startswith("adam") and "lr" not in given:
         chosen["lr"] = 0.001
     chosen.setdefault("batch_size", 128)
@@ -93,7 +100,7 @@ def choose(data: str, fields: Mapping[str, Any] | None = None, *, holds_out: boo
         examples = len(gather(Run.from_mapping(settings)).train)
     if "iterations" not in settings:
         per_epoch = examples / int(settings["batch_size"])
-        usual = min(MAX_ITERATIONS, max(MIN_ITERATIONS, int(EPOCHS * per_epoch)))
+        usual = min(MAX_ITERATIONS, max(1, int(EPOCHS * per_epoch)))
         settings["iterations"] = usual if epochs is None else max(1, round(epochs * per_epoch))
     settings.setdefault("evaluate_every", max(1, int(settings["iterations"]) // EVALUATIONS))
     run = Run.from_mapping(settings)
@@ -115,8 +122,23 @@ def _for_inputs(dataset: Dataset, data: str, given: Mapping[str, Any]) -> dict[s
     return chosen
 
 
-def _objective(num_classes: int) -> dict[str, str]:
-    """Return the loss or method for labels of unknown quality."""
-    if num_classes >= MANY_CLASSES:
-        return {"weighting": repr(recommend(num_classes).weighting)}
-    return {"weighting": "GCE(0.7)"}
+def _batch_size(examples: int) -> int:
+    """Return a power of two.
+
+    >>> [_batch_size(n) for n in (100, 400, 1200, 50_000)]
+    [16, 32, 64, 128]
+    """
+    low, high = BATCH_SIZES
+    largest: int = 2 ** int(math.log2(max(1.0, examples / BATCHES)))
+    return min(high, max(low, largest))
+
+
+def _rates(dataset: Dataset, batch_size: int) -> dict[str, Any]:
+    """Return the learning rate for `Auto`, and the normalisation that goes with it; nothing for images."""
+    share = batch_size / BATCH_SIZES[1]
+    if dataset.kind == "text":  # rows of length 1: standardised, rare words would be memorised at once
+        return {"inputs": "none", "lr": TEXT_RATE * share}
+    if dataset.kind == "features":
+        width = math.prod(dataset.train.shape or (1,))
+        return {"lr": float(f"{min(MAX_RATE, RATE_TIMES_WIDTH / width) * share:.2g}")}
+    return {}

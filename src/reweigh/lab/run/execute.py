@@ -19,6 +19,7 @@ from reweigh.lab.methods.protocol import Method
 from reweigh.lab.nets.registry import check_reads
 from reweigh.lab.record import Record, RecordError, environment, read_rows, summarise
 from reweigh.lab.record.files import make_folder
+from reweigh.lab.record.posteriors import write_posteriors
 from reweigh.lab.run.machine import autocast_of, device_of, machine
 from reweigh.lab.run.material import Material, gather
 from reweigh.lab.run.memory import activations, check_memory, evaluation_batch
@@ -291,6 +292,8 @@ def train_run(
             result = result_of(run, material, read_rows(folder), state.best, test, scaled) | {"seconds": seconds}
             if temperature is not None:
                 result["temperature"] = temperature
+            if run.record_p and (posteriors := getattr(method, "posteriors", None)) is not None:
+                write_posteriors(folder, *posteriors())
             finish(run, material, method.predictor, state.best, result, record)
         ranks.any(False)  # so that no rank returns before the result is written
     return folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,16 @@ from reweigh.errors import DataError
 from reweigh.lab.procedures.journal import RunOne
 from reweigh.lab.procedures.predictions import training_probabilities
 from reweigh.lab.record import History, Margins, read_header, read_margins, read_p, read_result, read_rows
+from reweigh.lab.record.posteriors import Posteriors, read_posteriors
 from reweigh.lab.record.rows import check_recorded
 from reweigh.lab.run import execute
 from reweigh.lab.run.material import Material, check_same_data, fold_split, gather, threshold_rows
 from reweigh.lab.spec import Run
 from reweigh.lab.suspects.examples import sources_of
 from reweigh.labels.scores import area_under_margin
-from reweigh.labels.suspects import Method, Suspects, choose_method, find_suspects
+from reweigh.labels.suspects import METHODS, Method, Suspects, choose_method, find_suspects
 
+SCORES = (METHODS[0], "posterior", *METHODS[1:])  # of `suspects_of`
 PERCENTILE = 99.0  # of the threshold samples' areas under the margin (Pleiss 2020)
 
 
@@ -43,9 +45,14 @@ class Evidence:
     margins: NDArray[np.floating] | None = None
     rivals: NDArray[np.integer] | None = None
     threshold: float | None = None
+    posteriors: Posteriors | None = None
 
-    def choose_method(self, method: Method) -> Method:
+    def choose_method(self, method: str) -> str:
         """Resolve "auto", and check that the arrays which any other method needs are available."""
+        if method in ("auto", "posterior") and self.posteriors is not None:
+            return "posterior"
+        if method == "posterior":
+            raise ValueError("method 'posterior' needs posteriors of the method Auto")
         return choose_method(
             method,
             history=self.history is not None,
@@ -53,10 +60,13 @@ class Evidence:
             rivals=self.rivals is not None,
         )
 
-    def describe(self, method: Method) -> str:
+    def describe(self, method: str) -> str:
         """Describe how the scores are computed, for the table."""
+        if method == "posterior":
+            return f"1 - posterior of the given label in {self.origin}"
         if method == "mixture":
-            return f"posterior of a mixture of two: {self.describe(self.choose_method('auto'))}"
+            of = replace(self, posteriors=None)
+            return f"posterior of a mixture of two: {of.describe(of.choose_method('auto'))}"
         if method == "final-p":
             return f"1 - p, {self.origin}"
         score = {
@@ -71,7 +81,7 @@ class Evidence:
 def suspects_of(
     folder: Path,
     *,
-    method: Method = "auto",
+    method: str = "auto",
     folds: int | None = None,
     threshold_samples: bool = False,
     seed: int = 0,
@@ -83,7 +93,8 @@ def suspects_of(
 
     Args:
         folder: of the run.
-        method: as in `find_suspects`; the run must have recorded what it needs (record_p, record_margins).
+        method: as in `find_suspects`, or "posterior", the default of a run by `Auto`; the run must have recorded what
+            it needs (record_p, record_margins).
         folds: train this many runs, each without one fold, and score each fold by the model that was not trained on it.
         threshold_samples: for aum, train two runs with threshold samples, which determine the threshold.
         seed, bootstrap: as in `find_suspects`.
@@ -117,14 +128,18 @@ def suspects_of(
         raise ValueError(
             f"{error}, which {evidence.origin} did not record; train with record_p and record_margins"
         ) from None
+    probabilities, history, score = evidence.pred_probs, evidence.history, method
+    if method == "posterior" and evidence.posteriors is not None:
+        probabilities, score = evidence.posteriors.opinion, "mean-p"
+        history = evidence.posteriors.of(material.train.labels)[:, None]
     suspects = find_suspects(
         material.train.labels,
-        evidence.pred_probs,
-        history=evidence.history,
-        logit_gaps=evidence.margins,
-        rivals=evidence.rivals,
+        probabilities,
+        history=history,
+        logit_gaps=None if method == "posterior" else evidence.margins,
+        rivals=None if method == "posterior" else evidence.rivals,
         threshold=evidence.threshold,
-        method=method,
+        method=cast("Method", score),
         class_names=material.dataset.class_names,
         sources=sources_of(run, material),
         description=evidence.describe(method),
@@ -145,6 +160,7 @@ def of_run(run: Run, folder: Path, material: Material) -> Evidence:
         history.p if len(history.steps) else None,
         record.margins if has_margins else None,
         record.rivals if has_margins else None,
+        posteriors=read_posteriors(folder, len(material.train), material.dataset.num_classes),
     )
 
 
