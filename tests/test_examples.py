@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -25,3 +27,15 @@ def test_what_does_it_emphasise() -> None:
     name = "what_does_it_emphasise.py"
     shown = [line.strip() for line in (EXAMPLES / name).read_text(encoding="utf-8").splitlines()]
     assert set(output(name).splitlines()) <= set(shown)
+
+
+@pytest.mark.slow
+def test_finetune_language_model() -> None:
+    pytest.importorskip("transformers")
+    lines = output("finetune_language_model.py").splitlines()
+    exact = [float(line.split()[-2]) for line in lines if line.endswith("%")]
+    knows, nll, *robust = exact[:5]
+    assert knows > 95
+    assert min(robust) > nll + 5
+    assert exact[6] > max(exact[7:])  # from scratch NLL is best
+    assert [line.split("(")[0].strip() for line in lines if "arXiv" in line] == ["MAE", "CCE"]

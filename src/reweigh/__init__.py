@@ -21,6 +21,7 @@ _NAMES_IN = {
     "reweigh.criterion": "BinaryCriterion Criterion batch_stats",
     "reweigh.linear": "LinearCriterion",
     "reweigh.emphasis": "emphasis_of from_loss",
+    "reweigh.language": "advise",
     "reweigh.recommendation": "recommend",
     "reweigh.labels": "Recorder find_suspects",
 }
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from reweigh.emphasis import from_loss as from_loss
     from reweigh.labels import Recorder as Recorder
     from reweigh.labels import find_suspects as find_suspects
+    from reweigh.language import advise as advise
     from reweigh.linear import LinearCriterion as LinearCriterion
     from reweigh.recommendation import recommend as recommend
     from reweigh.weightings import *  # noqa: F403
