@@ -92,7 +92,7 @@ def suspects(
     if output is not None:
         write_csv(output, found.suspects)
     if page is not None:
-        _write_page(page, run, folder, found.suspects)
+        write_page(page, run, folder, found.suspects)
     if as_json:
         files = {"file": output and str(output), "page": page and str(page)}
         print_json(_as_mapping(found) | {"run": str(folder)} | files)
@@ -106,7 +106,8 @@ def suspects(
         print(f"{page}: review the most suspicious examples, then run: {shlex.join(then)}")
 
 
-def _write_page(path: Path, run: Run, folder: Path, found: Suspects) -> None:
+def write_page(path: Path, run: Run, folder: Path, found: Suspects) -> None:
+    """Write the page to review suspects of a run."""
     from reweigh.lab.record.files import replace_file
     from reweigh.lab.report.suspects import page_of_run
 
@@ -123,7 +124,7 @@ def _as_mapping(found: RunSuspects) -> dict[str, Any]:
         "noise": None if noise is None else vars(noise),
         "worst": [_line(suspects, i) for i in suspects.ranked()[:SHOWN].tolist()],
     }
-    return mapping if found.clean is None else mapping | {"truth": _against_truth(found)}
+    return mapping if found.clean is None else mapping | {"truth": quality(found)}
 
 
 def _line(suspects: Suspects, i: int) -> dict[str, Any]:
@@ -137,7 +138,7 @@ def _line(suspects: Suspects, i: int) -> dict[str, Any]:
     }
 
 
-def _against_truth(found: RunSuspects) -> dict[str, float]:
+def quality(found: RunSuspects) -> dict[str, float]:
     """Return the quality of the list, for data whose true labels are known."""
     import torch
 
@@ -176,7 +177,7 @@ def _show(found: RunSuspects, folder: Path) -> None:
         if noise.rate > 0.5:
             print("more than half: check the model's test accuracy; a poor model also scores clean labels as wrong")
     if found.clean is not None:
-        print(_quality_line(_against_truth(found), bool(suspects.issue.any())))
+        print(_quality_line(quality(found), bool(suspects.issue.any())))
 
 
 def _quality_line(truth: dict[str, float], any_issue: bool) -> str:

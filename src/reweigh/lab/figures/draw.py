@@ -25,10 +25,15 @@ _LITERAL_TEXT = {"text.parse_math": False}  # the name of a class may be $_$
 
 def write_figures(figures: Sequence[Figure], path: Path, *, columns: int | None = None) -> None:
     """Draw one figure, or several as panels, into a .png, .svg or .pdf file."""
+    save_figure(draw_figures(figures, columns=columns), path)
+
+
+def save_figure(drawn: Any, path: Path) -> None:
+    """Save a figure of matplotlib in a .png, .svg or .pdf file; equal figures give equal bytes."""
     suffix = path.suffix.lower()
     if suffix not in FIGURE_SUFFIXES:
         raise ValueError(f"{path}: a figure ends in {', '.join(FIGURE_SUFFIXES)}")
-    drawn, content = draw_figures(figures, columns=columns), io.BytesIO()
+    content = io.BytesIO()
     matplotlib = require("matplotlib", extra="plot")
     # a fixed salt for ids and no date: equal figures give equal bytes
     with matplotlib.rc_context({"svg.hashsalt": "reweigh", **_LITERAL_TEXT}):
