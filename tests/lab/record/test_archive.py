@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import os
 import shutil
@@ -220,3 +221,45 @@ def test_links_in_a_run_are_not_packed(tmp_path: Path, make_run: MakeRun, linked
     with pytest.raises(DataError, match=linked):
         pack([run], tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
+
+
+@SUFFIXES
+def test_an_archive_that_unpacks_to_many_times_its_size_is_refused_early(tmp_path: Path, suffix: str) -> None:
+    archive, zeros = tmp_path / f"x{suffix}", io.BytesIO(bytes(2**27))
+    if suffix == ".zip":
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("a/checkpoint.pt", zeros.getvalue())
+    else:
+        with tarfile.open(archive, "w:gz") as tar:
+            info = tar_entry("a/checkpoint.pt")
+            info.size = 2**27
+            tar.addfile(info, zeros)
+    with pytest.raises(DataError, match="holds more than 250 times its own size"):
+        unpack(archive, tmp_path / "root")
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_bad_name_is_refused_before_what_follows_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tar_of(tmp_path / "x.tar.gz", (tar_entry("../x"), bytes(10**6)), (tar_entry("a/run.json"), b"{}"))
+    unpacked, read = 0, gzip.GzipFile.read
+
+    def count(self: gzip.GzipFile, size: int | None = -1) -> bytes:
+        nonlocal unpacked
+        content = read(self, size)
+        unpacked += len(content)
+        return content
+
+    monkeypatch.setattr(gzip.GzipFile, "read", count)
+    with pytest.raises(DataError, match="is not a file of a run"):
+        unpack(archive, tmp_path / "root")
+    assert 0 < unpacked <= 20_000
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_a_huge_header_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    header = tar_entry("a/run.json", kind)
+    header.size = 2**26
+    raw = header.tobuf(tarfile.GNU_FORMAT) + bytes(2**26)
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(raw, 1))
+    with pytest.raises(DataError, match="a header with more than 1048576 bytes"):
+        unpack(tmp_path / "x.tar.gz", tmp_path / "root")

@@ -38,6 +38,9 @@ FILES = (
 )
 MAX_BYTES = 2**36  # unpacked
 MAX_FILES = 100_000
+RATIO = 250  # of unpacked to packed bytes, at most
+SMALL = 2**26  # bytes that any archive may hold, whatever the ratio
+HEADER_BYTES = 2**20  # of the header of a file in a .tar.gz, at most
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _ARCHIVE_ERRORS = (  # raised by tarfile and zipfile on damaged bytes
     tarfile.TarError,
@@ -94,35 +97,26 @@ def pack(folders: Sequence[Path], archive: Path, *, checkpoints: bool = False) -
 def unpack(archive: Path, root: Path, *, max_bytes: int = MAX_BYTES) -> Unpacked:
     """Unpack the runs of an archive into `root`, except those that already exist there.
 
-    Every name, type and size is checked before anything is written. A run appears completely or not at all.
+    Every name, type and size is checked before anything is written, and each before the content that follows it is
+    read. A run appears completely or not at all.
     """
     if not archive.is_file():
         raise DataError(f"{archive}: no such file")
     try:
-        _check_stream(archive, max_bytes)
         with _open(archive) as entries:
-            members = list(_checked(archive, entries, max_bytes))
-            make_folder(root)
-            with tempfile.TemporaryDirectory(dir=root, prefix=".unpack-") as temporary:
-                for member in members:
-                    if not (root / member.folder).exists():
-                        _copy(archive, member, Path(temporary) / member.name)
-                return _move_in(archive, Path(temporary), root, sorted({member.folder for member in members}))
+            folders = sorted({member.folder for member in _checked(archive, entries, max_bytes)})
+        make_folder(root)
+        with tempfile.TemporaryDirectory(dir=root, prefix=".unpack-") as temporary, _open(archive) as entries:
+            for member in _checked(archive, entries, max_bytes):
+                if not (root / member.folder).exists():
+                    _copy(archive, member, Path(temporary) / member.name)
+            return _move_in(archive, Path(temporary), root, folders)
     except (DataError, RecordError):
         raise
     except _ARCHIVE_ERRORS as error:
         raise DataError(f"{archive}: damaged, or not the kind of archive that its suffix says ({error})") from error
     except OSError as error:
         raise RecordError(error.errno, f"cannot unpack {archive} into {root}: {error.strerror or error}") from error
-
-
-def _check_stream(archive: Path, max_bytes: int) -> None:
-    """Read a .tar.gz to its end: tarfile takes a truncated archive for a short one and ignores gzip's checksum."""
-    if _kind(archive) == "tar":
-        with gzip.open(archive) as file:
-            while file.read(2**20):
-                if file.tell() > 2 * max_bytes:  # with room for the headers of tar
-                    raise DataError(f"{archive}: holds more than {max_bytes} bytes")
 
 
 class _Member(NamedTuple):
@@ -136,20 +130,47 @@ class _Member(NamedTuple):
         return self.name.partition("/")[0]
 
 
+class _Stream:
+    """The content of a .tar.gz, of which at most `left` more bytes are unpacked."""
+
+    def __init__(self, archive: Path, file: gzip.GzipFile) -> None:
+        self._archive, self._file, self.left = archive, file, HEADER_BYTES
+
+    def read(self, size: int) -> bytes:
+        if size > self.left:
+            size = self.left + 1
+        content = self._file.read(size)
+        self.left -= len(content)
+        if self.left < 0:
+            raise DataError(f"{self._archive}: a header with more than {HEADER_BYTES} bytes")
+        return content
+
+
 @contextmanager
 def _open(archive: Path) -> Iterator[Iterator[_Member]]:
+    """Open an archive as an iterator of its members; of a .tar.gz each must be read before the next one."""
     if _kind(archive) == "zip":
         with zipfile.ZipFile(archive) as file:
             yield (_Member(i.filename, _is_file(i), i.file_size, partial(file.open, i)) for i in file.infolist())
     else:
-        with tarfile.open(archive, "r:gz") as tar:
-            yield (_Member(i.name, i.isreg(), i.size, partial(tar.extractfile, i)) for i in tar)
+        with gzip.open(archive) as unpacked:
+            stream = _Stream(archive, unpacked)
+            with tarfile.open(fileobj=stream, mode="r|") as tar:  # type: ignore[call-overload]  # a reader is enough
+                yield _members(tar, stream)
+
+
+def _members(tar: tarfile.TarFile, stream: _Stream) -> Iterator[_Member]:
+    for info in tar:
+        yield _Member(info.name, info.isreg(), info.size, partial(tar.extractfile, info))
+        stream.left = info.size + HEADER_BYTES
+    while stream.read(2**16):  # tarfile takes a truncated archive for a short one; gzip's checksum is at the end
+        pass
 
 
 def _checked(archive: Path, members: Iterator[_Member], max_bytes: int) -> Iterator[_Member]:
-    """Yield the members, each checked before the next is read."""
+    """Yield the members, each checked before its content and the next one are read."""
     seen: set[str] = set()
-    total = 0
+    total, most = 0, max(RATIO * archive.stat().st_size, SMALL)
     for member in members:
         folder, _, name = member.name.partition("/")
         if not _FOLDER.fullmatch(folder) or name not in FILES or not member.regular or member.name in seen:
@@ -158,6 +179,8 @@ def _checked(archive: Path, members: Iterator[_Member], max_bytes: int) -> Itera
         total += member.size
         if len(seen) > MAX_FILES or total > max_bytes:
             raise DataError(f"{archive}: holds more than {MAX_FILES} files or {max_bytes} bytes")
+        if total > most:
+            raise DataError(f"{archive}: holds more than {RATIO} times its own size")
         yield member
 
 
