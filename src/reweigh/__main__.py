@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import os
 import sys
+import traceback
 from pathlib import Path
+from types import TracebackType
 
 
 def main() -> None:
     """Run the command line of `reweigh.lab`, or print how to install what it needs."""
     _prepare_streams()
+    sys.excepthook = _print_unexpected
     try:
         try:
             from reweigh.lab.cli.app import app
@@ -25,6 +28,13 @@ def main() -> None:
     except KeyboardInterrupt:  # also while the commands are being imported
         print("reweigh: interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _print_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print a traceback without control characters, which its message may have from a file."""
+    from reweigh.lab.cli.terminal import print_stderr
+
+    print_stderr("".join(traceback.format_exception(kind, error, trace)).rstrip())
 
 
 def _prepare_streams() -> None:

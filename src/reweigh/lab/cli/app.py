@@ -33,7 +33,7 @@ from reweigh.lab.cli import (
     train,
 )
 from reweigh.lab.cli.exits import exit_for
-from reweigh.lab.cli.terminal import print_stderr
+from reweigh.lab.cli.terminal import echo, print_stderr
 
 
 class _Root(TyperGroup):
@@ -55,7 +55,7 @@ class _Root(TyperGroup):
             if end is None:
                 raise
             if ctx.params.get("debug"):
-                traceback.print_exception(error)
+                print_stderr("".join(traceback.format_exception(error)).rstrip())
             print_stderr(f"reweigh: {end.message}")
             raise typer.Exit(end.code) from error
 
@@ -131,7 +131,7 @@ app = typer.Typer(
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print(f"reweigh {__version__}")
+        echo(f"reweigh {__version__}")
         raise typer.Exit
 
 

@@ -13,7 +13,7 @@ from reweigh.lab.cli.options import DEFAULTS, EPOCHS, Capture, Compile, Jobs, Js
 from reweigh.lab.cli.paths import PAGE, check_output
 from reweigh.lab.cli.runner import check_done, run_several
 from reweigh.lab.cli.runs import group_as_mapping, groups_table
-from reweigh.lab.cli.terminal import console, print_json
+from reweigh.lab.cli.terminal import console, echo, print_json
 from reweigh.lab.cli.train import choose_run, is_done, make_run
 from reweigh.lab.spec import describe, parse
 
@@ -69,7 +69,7 @@ def compare(
         print_json({"results": [group_as_mapping(member) for member in groups], "file": str(output)})
     else:
         console().print(groups_table(groups))
-        print(output)
+        echo(output)
     _check_some_converged(groups)
 
 

@@ -14,7 +14,7 @@ from reweigh.lab.cli.exits import Stop
 from reweigh.lab.cli.options import DEFAULT_LOSS, EPOCHS, SUSPECTS_DEFAULTS, Json, RunsRoot, with_fields
 from reweigh.lab.cli.paths import check_outside, find_run_or_data, input_files
 from reweigh.lab.cli.runner import trainer
-from reweigh.lab.cli.terminal import console, print_json, progress, table
+from reweigh.lab.cli.terminal import console, echo, print_json, progress, table
 from reweigh.lab.spec import DATA_FIELDS, Run, describe
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def correct(
     if as_json:
         print_json(_as_mapping(correction, run) | {"retrained": retrained})
     elif retrained is not None:
-        print(retrained["folder"])
+        echo(retrained["folder"])
         console().print(comparison(retrained["before"], retrained["after"]))
 
 
@@ -189,9 +189,9 @@ def _as_mapping(correction: Correction, run: Run) -> dict[str, Any]:
 
 def _show(correction: Correction, run: Run) -> None:
     fixed, dropped, total = (f"{n:,}" for n in (correction.fixed, correction.dropped, correction.examples))
-    print(f"{correction.folder}: {fixed} labels fixed and {dropped} examples dropped, of {total}")
+    echo(f"{correction.folder}: {fixed} labels fixed and {dropped} examples dropped, of {total}")
     options = (f"--{name.replace('_', '-')} {quoted(value)}" for name, value in _options(correction, run).items())
-    print(f"to train on the corrected labels: reweigh train --data {quoted(run.data)} {' '.join(options)} ...")
+    echo(f"to train on the corrected labels: reweigh train --data {quoted(run.data)} {' '.join(options)} ...")
 
 
 def quoted(word: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reweigh.lab.cli.options import Json
-from reweigh.lab.cli.terminal import console, print_json, print_stderr, progress, table
+from reweigh.lab.cli.terminal import console, echo, print_json, print_stderr, progress, table
 
 if TYPE_CHECKING:
     from reweigh.lab.data import Dataset
@@ -42,9 +42,9 @@ def list_command(root: Root = None, as_json: Json = False) -> None:
         listed = [{"name": name, "state": state, "licence": licence} for name, state, licence in rows]
         print_json({"root": folder and str(folder), "data": listed})
         return
-    print(f"data directory: {folder if folder is not None else 'none (set REWEIGH_DATA, or give --root)'}\n")
+    echo(f"data directory: {folder if folder is not None else 'none (set REWEIGH_DATA, or give --root)'}\n")
     console().print(table(("name", "state", "licence"), rows, left=3))
-    print("\nTo download: reweigh data get NAME. For your own data, give reweigh train --data a path.")
+    echo("\nTo download: reweigh data get NAME. For your own data, give reweigh train --data a path.")
 
 
 @app.command()
@@ -67,8 +67,8 @@ def get(
         print_json({"name": name, "paths": list(map(str, paths)), "licence": licence})
         return
     for path in paths:
-        print(path)
-    print(licence)
+        echo(path)
+    echo(licence)
 
 
 @app.command()
@@ -103,10 +103,10 @@ def info(
     out.print(table(("", ""), facts, left=2, header=False))
     counts = [_counts(part, dataset.num_classes) for part in (dataset.train, dataset.test)]
     rows = list(zip(dataset.class_names, *counts, strict=True))
-    print()
+    echo()
     out.print(table(("class", "train", dataset.holdout), rows[:20]))
     if len(rows) > 20:
-        print(f"... and {len(rows) - 20} more classes; --json prints all")
+        echo(f"... and {len(rows) - 20} more classes; --json prints all")
 
 
 def _counts(part: Part, num_classes: int) -> list[int]:

@@ -15,7 +15,7 @@ from reweigh.lab.cli.exits import Stop
 from reweigh.lab.cli.options import Json
 from reweigh.lab.cli.runner import accuracies, describe_row, execute_run, mean_std
 from reweigh.lab.cli.suspects import quality, write_page
-from reweigh.lab.cli.terminal import console, print_json, print_stderr, progress, table
+from reweigh.lab.cli.terminal import console, echo, print_json, print_stderr, progress, table
 from reweigh.lab.spec import Run
 
 if TYPE_CHECKING:
@@ -83,13 +83,13 @@ def demo(
             {"runs": str(output / "runs"), "accuracy": results, "suspects": marks, "files": list(map(str, files))}
         )
         return
-    print("\ntest accuracy in per cent" + (", mean ± standard deviation over seeds" if seeds > 1 else ""))
+    echo("\ntest accuracy in per cent" + (", mean ± standard deviation over seeds" if seeds > 1 else ""))
     rows = [(name, *(mean_std(values) for values in scores.values())) for name, scores in results.items()]
     console().print(table(("", "final", "best of the run"), rows))
     marked, every = int(found.suspects.issue.sum()), len(found.suspects)
-    print(f"\n{truth['rate']:.1%} of {every:,} training labels are wrong; Auto marks {marked} labels:")
-    print(f"precision {truth['precision']:.1%}, recall {truth['recall']:.1%}")
-    print("\n" + "\n".join(map(str, (output / "runs", *files))))
+    echo(f"\n{truth['rate']:.1%} of {every:,} training labels are wrong; Auto marks {marked} labels:")
+    echo(f"precision {truth['precision']:.1%}, recall {truth['recall']:.1%}")
+    echo("\n" + "\n".join(map(str, (output / "runs", *files))))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 
 from reweigh.lab.cli.options import Json
 from reweigh.lab.cli.paths import check_output
-from reweigh.lab.cli.terminal import can_print, console, format_value, print_json, table
+from reweigh.lab.cli.terminal import can_print, console, echo, format_value, print_json, table
 from reweigh.lab.spec import is_scheduled, parse
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def edf(
         )
         return
     console().print(side_by_side(curves))
-    print()
+    echo()
     console().print(facts(curves))
     if output is not None:
-        print(f"\n{output}")
+        echo(f"\n{output}")
 
 
 def side_by_side(curves: Sequence[Curve]) -> RenderableType:

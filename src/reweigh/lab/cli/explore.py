@@ -9,7 +9,7 @@ import typer
 
 from reweigh.lab.cli.options import Json
 from reweigh.lab.cli.paths import PAGE, check_output
-from reweigh.lab.cli.terminal import print_json
+from reweigh.lab.cli.terminal import echo, print_json
 
 
 def explore(
@@ -40,4 +40,4 @@ def explore(
     if as_json:
         print_json({"file": str(output)})
     else:
-        print(output)
+        echo(output)

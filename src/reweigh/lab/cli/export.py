@@ -11,7 +11,7 @@ import typer
 from reweigh.errors import DataError
 from reweigh.lab.cli.options import Json, RunsRoot
 from reweigh.lab.cli.paths import check_output, find_model
-from reweigh.lab.cli.terminal import print_json
+from reweigh.lab.cli.terminal import echo, print_json
 
 
 class Format(str, Enum):
@@ -64,5 +64,5 @@ def export(
     if as_json:
         print_json(done._asdict() | {"path": str(done.path), "model": str(folder), "class_names": card.class_names})
         return
-    print(f"{done.path}: reads {done.reads}; returns {len(card.class_names)} probabilities")
-    print(f"checked on {done.rows} rows: largest difference of a probability {done.difference:.1e}")
+    echo(f"{done.path}: reads {done.reads}; returns {len(card.class_names)} probabilities")
+    echo(f"checked on {done.rows} rows: largest difference of a probability {done.difference:.1e}")

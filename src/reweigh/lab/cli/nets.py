@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reweigh.lab.cli.options import Json
-from reweigh.lab.cli.terminal import console, print_json, table
+from reweigh.lab.cli.terminal import console, echo, print_json, table
 
 _FEATURES, _CLASSES = 64, 10  # of the parameters shown
 
@@ -26,7 +26,7 @@ def nets(as_json: Json = False) -> None:
         print_json({"nets": [{"name": name, "inputs": inputs, "parameters": count} for name, inputs, count in rows]})
         return
     console().print(table(("net", "for", "parameters"), rows, left=2))
-    print(
+    echo(
         f"\nparameters for {_CLASSES} classes and, without images, {_FEATURES} features. mlp-256-256 stands for any "
         "hidden widths;\ncae- goes before any net, drsa- before a resnet or bn-inception."
     )

@@ -10,7 +10,7 @@ import typer
 
 from reweigh.lab.cli.options import Json, RunsRoot
 from reweigh.lab.cli.paths import check_output, find_model
-from reweigh.lab.cli.terminal import console, print_json, print_stderr, progress, table
+from reweigh.lab.cli.terminal import console, echo, print_json, print_stderr, progress, table
 from reweigh.lab.csv_text import csv_text
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def predict(
     if as_json:
         print_json(_as_mapping(found, probabilities) | {"model": str(folder), "file": output and str(output)})
     elif output is not None:
-        print(f"{output}: {len(found.examples)} predictions")
+        echo(f"{output}: {len(found.examples)} predictions")
     elif _is_terminal():
         _show(found)
     else:
@@ -92,7 +92,7 @@ def _show(found: Predictions) -> None:
     rows = zip(found.examples, (found.class_names[k] for k in found.classes), found.p.tolist(), strict=True)
     console().print(table(("example", "class", "p"), list(rows)[:SHOWN], left=2))
     if len(found.examples) > SHOWN:
-        print(f"... and {len(found.examples) - SHOWN} more; -o FILE.csv writes all")
+        echo(f"... and {len(found.examples) - SHOWN} more; -o FILE.csv writes all")
 
 
 def _is_terminal() -> bool:

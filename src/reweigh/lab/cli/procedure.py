@@ -11,7 +11,7 @@ import typer
 from reweigh.lab.cli.exits import Stop
 from reweigh.lab.cli.options import Json, RunsRoot, with_fields
 from reweigh.lab.cli.runner import trainer
-from reweigh.lab.cli.terminal import console, print_json, progress, table
+from reweigh.lab.cli.terminal import console, echo, print_json, progress, table
 from reweigh.lab.cli.train import make_run
 from reweigh.lab.spec import Run, describe
 
@@ -158,7 +158,7 @@ def _execute(fields: dict[str, Any], as_json: bool, procedure: Callable[[Run, Ru
     if as_json:
         print_json({"folder": str(folder), "runs": dict(account.runs), "result": account.result})
         return
-    print(folder)
+    echo(folder)
     console().print(table(("", ""), _flat(account.result or {}), left=2))
 
 

@@ -11,7 +11,7 @@ import typer
 from reweigh.errors import DataError
 from reweigh.lab.cli.options import Json, RunsRoot
 from reweigh.lab.cli.paths import PAGE, check_output, find_run
-from reweigh.lab.cli.terminal import print_json, print_stderr
+from reweigh.lab.cli.terminal import echo, print_json, print_stderr
 
 if TYPE_CHECKING:
     from reweigh.lab.report import Group
@@ -79,7 +79,7 @@ def report(
         print_json({"runs": len(collected.runs), "files": [str(path) for path in written]})
         return
     for path in written:
-        print(path)
+        echo(path)
 
 
 def _folders(names: list[str], runs: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from reweigh.errors import DataError
 from reweigh.lab.cli.options import Capture, Compile, Jobs, Json, Kernels, RunsRoot, with_fields
 from reweigh.lab.cli.paths import find_run
 from reweigh.lab.cli.runner import RunOutcome, failed_run, print_run, print_runs, run_one, run_several
+from reweigh.lab.cli.terminal import echo
 from reweigh.lab.spec import Run, describe
 
 if TYPE_CHECKING:
@@ -77,6 +78,6 @@ def _resume_all(root: Path, fields: dict[str, Any], jobs: int, speed: Speed, as_
         except (DataError, ValueError) as error:
             failed.append(failed_run(summary.folder, error))
     if not unfinished and not failed and not as_json:
-        print(f"nothing to resume in {root}")
+        echo(f"nothing to resume in {root}")
         return
     print_runs([*failed, *run_several(unfinished, root, jobs, speed)], as_json)

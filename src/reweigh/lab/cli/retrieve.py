@@ -13,7 +13,7 @@ import typer
 from reweigh.errors import DataError
 from reweigh.lab.cli.options import Json, RunsRoot
 from reweigh.lab.cli.paths import PAGE, check_output, find_model
-from reweigh.lab.cli.terminal import console, print_json, progress, table
+from reweigh.lab.cli.terminal import console, echo, print_json, progress, table
 from reweigh.lab.csv_text import csv_text
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _print_scores(found: RetrievalResult, made: dict[str, Any], as_json: bool) -
     named = headline(scores)
     console().print(table([name for name, _ in named], [[f"{100 * value:.2f} %" for _, value in named]], left=0))
     for path in filter(None, (made["file"], made["page"])):
-        print(path)
+        echo(path)
 
 
 def _write(path: Path, found: RetrievalResult) -> None:

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reweigh.lab.cli.exits import BAD_DATA, DIVERGED, FAILED, ExitError, Stop, exit_for
-from reweigh.lab.cli.terminal import ShowProgress, console, format_value, print_json, print_stderr, progress, table
+from reweigh.lab.cli.terminal import (
+    ShowProgress,
+    console,
+    echo,
+    format_value,
+    print_json,
+    print_stderr,
+    progress,
+    table,
+)
 from reweigh.lab.spec import Run
 
 if TYPE_CHECKING:
@@ -148,7 +157,7 @@ def print_run(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(folder), "result": result_as_json(result)})
     else:
-        print(folder)
+        echo(folder)
         print_result(result)
     check_converged([result])
 
@@ -166,11 +175,11 @@ def print_result(result: Mapping[str, Any]) -> None:
 
     console().print(result_table(result))
     if result.get("diverged") is not None:
-        print(f"training diverged: not finite at iteration {result['diverged']}; try a smaller --lr")
+        echo(f"training diverged: not finite at iteration {result['diverged']}; try a smaller --lr")
     elif warning := caveat(result):
         whose = "its" if len(result["collapsed_classes"]) == 1 else "their"
         remedies = "another --lr, a smaller or a rising beta, --normalise class"
-        print(f"{warning} (mean p of {whose} labels below half of chance); try {remedies}")
+        echo(f"{warning} (mean p of {whose} labels below half of chance); try {remedies}")
 
 
 def result_table(result: Mapping[str, Any]) -> RenderableType:
@@ -247,7 +256,7 @@ def print_runs(outcomes: Sequence[RunOutcome], as_json: bool) -> None:
         ]
         console().print(table(("run", "state", "problem", "tested on", "final accuracy", "best"), rows, left=4))
         for line in _mean_lines(results):
-            print(line)
+            echo(line)
     check_done(outcomes)
     check_converged(results)
 

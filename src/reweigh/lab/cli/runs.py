@@ -13,7 +13,7 @@ from reweigh.errors import DataError
 from reweigh.lab.cli.options import Json
 from reweigh.lab.cli.paths import find_run
 from reweigh.lab.cli.runner import accuracies, holdout_of, mean_std, result_as_json
-from reweigh.lab.cli.terminal import console, print_json, print_stderr, table
+from reweigh.lab.cli.terminal import console, echo, print_json, print_stderr, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,7 +55,7 @@ def list_command(
         print_json({"root": str(root), "runs": [_as_mapping(summary) for summary in found], "means": means})
         return
     if not found:
-        print(f"no runs in {root}")
+        echo(f"no runs in {root}")
         return
     columns = (
         "hash",
@@ -73,9 +73,9 @@ def list_command(
     console().print(table(columns, [_row(summary) for summary in found], left=8))
     for summary in found:
         if summary.problem is not None:
-            print(f"broken: {summary.problem}")
+            echo(f"broken: {summary.problem}")
     if repeated:
-        print()
+        echo()
         console().print(groups_table(repeated))
 
 
@@ -179,7 +179,7 @@ def pack(
         size = archive.stat().st_size
         print_json({"archive": str(archive), "bytes": size, "runs": packed, "left_out": left_out})
     else:
-        print(f"{archive}: {len(packed)} runs, {archive.stat().st_size / 1e6:.1f} MB")
+        echo(f"{archive}: {len(packed)} runs, {archive.stat().st_size / 1e6:.1f} MB")
 
 
 @app.command()
@@ -195,4 +195,4 @@ def unpack(
     if as_json:
         print_json({"root": str(root), "added": unpacked.added, "skipped": unpacked.skipped})
     else:
-        print(f"{root}: {len(unpacked.added)} runs added, {len(unpacked.skipped)} already existed")
+        echo(f"{root}: {len(unpacked.added)} runs added, {len(unpacked.skipped)} already existed")

@@ -11,7 +11,7 @@ import typer
 
 from reweigh.lab.cli.exits import ExitError, Stop
 from reweigh.lab.cli.options import Json, RunsRoot, with_fields
-from reweigh.lab.cli.terminal import ShowProgress, console, format_value, print_json, progress, table
+from reweigh.lab.cli.terminal import ShowProgress, console, echo, format_value, print_json, progress, table
 from reweigh.lab.spec import at_step, describe, parse
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def search(
             settings = {**fields, "space": space, "trials": trials, "trusted": trusted, "seeds": seeds}
             settings |= {"search_seed": search_seed, **({} if prune else {"prune": False})}
         command = ["reweigh", "search", *options({**settings, **where, "study": study, "runs": runs})]
-        print(slurm_script(command, max(1, workers), storage), end="")
+        echo(slurm_script(command, max(1, workers), storage).removesuffix("\n"))
         return
     outcome = _execute(plan, runs, storage, study, workers, on, where)
     written = runs / outcome.name / "search.html"
@@ -103,7 +103,7 @@ def search(
         print_json(outcome.to_mapping() | {"page": str(written)})
     else:
         print_outcome(outcome)
-        print(f"\n{written}")
+        echo(f"\n{written}")
 
 
 def _joined(space: str | None, fields: dict[str, Any], storage: str | None, study: str | None) -> tuple[Plan, str]:
@@ -166,21 +166,21 @@ def _watcher(show: ShowProgress) -> Any:
 def print_outcome(outcome: Outcome) -> None:
     """Print the table of trials, the best setting, and its accuracy over seeds."""
     console().print(trials_table(outcome))
-    print(f"\nvalidation set: {outcome.plan.judged}")
+    echo(f"\nvalidation set: {outcome.plan.judged}")
     best = outcome.best
     if best is None:
         return
     setting = ", ".join(f"{name} {value}" for name, value in outcome.setting(best).items())
-    print(f"best: trial {best.slot}: {setting}: validation accuracy {format_value(best.score)}")
+    echo(f"best: trial {best.slot}: {setting}: validation accuracy {format_value(best.score)}")
     seeds = ", ".join(str(final.seed) for final in outcome.finals)
     if outcome.accuracy is not None:
         mean, deviation = outcome.accuracy
         spread = "" if deviation is None else f" +- {format_value(deviation)}"
-        print(f"on all training data: {outcome.holdout} accuracy {format_value(mean)}{spread} (final, seeds {seeds})")
+        echo(f"on all training data: {outcome.holdout} accuracy {format_value(mean)}{spread} (final, seeds {seeds})")
     elif outcome.finals:
-        print(f"on all training data: trained with seeds {seeds}; not evaluated, because there is no test set")
+        echo(f"on all training data: trained with seeds {seeds}; not evaluated, because there is no test set")
     if outcome.missing_seeds:
-        print(f"on all training data: the runs of seeds {', '.join(map(str, outcome.missing_seeds))} have been removed")
+        echo(f"on all training data: the runs of seeds {', '.join(map(str, outcome.missing_seeds))} have been removed")
 
 
 def trials_table(outcome: Outcome) -> RenderableType:

@@ -12,7 +12,7 @@ import typer
 from reweigh.lab.cli.options import Json, RunsRoot
 from reweigh.lab.cli.paths import find_run
 from reweigh.lab.cli.runner import column_title, columns_of, named_by_holdout, print_result, result_as_json
-from reweigh.lab.cli.terminal import can_print, console, format_value, print_json, table
+from reweigh.lab.cli.terminal import can_print, console, echo, format_value, print_json, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,20 +57,20 @@ def show(
         print_json({"folder": str(folder), "header": header.to_mapping(), **named})
         return
     out = console()
-    print(folder)
+    echo(folder)
     out.print(table(("", ""), provenance(header), left=2, header=False))
     if rows:
-        print()
+        echo()
         out.print(rows_table(rows, most, out.width, holdout))
-        print()
+        echo()
         out.print(curves_table(rows, holdout))
-    print()
+    echo()
     if result is None:
-        print(f"not finished; to resume: reweigh resume {folder}")
+        echo(f"not finished; to resume: reweigh resume {folder}")
     else:
         print_result(result)
         for part in class_tables(result, header.details.get("class_names", ())):
-            print()
+            echo()
             out.print(part)
 
 

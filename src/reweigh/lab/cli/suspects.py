@@ -12,7 +12,7 @@ from reweigh.lab.cli.exits import Stop
 from reweigh.lab.cli.options import DEFAULT_LOSS, EPOCHS, SUSPECTS_DEFAULTS, Json, RunsRoot, with_fields
 from reweigh.lab.cli.paths import PAGE, check_output, execution_fields, find_run_or_data, input_files
 from reweigh.lab.cli.runner import trainer
-from reweigh.lab.cli.terminal import console, print_json, progress, table
+from reweigh.lab.cli.terminal import console, echo, print_json, progress, table
 from reweigh.lab.spec import Run, describe
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ def suspects(
         return
     _show(found, folder)
     if output is not None:
-        print(f"{output}: {len(found.suspects)} examples, most suspicious first")
+        echo(f"{output}: {len(found.suspects)} examples, most suspicious first")
     if page is not None:
         root = [] if run.data_root is None else ["--data-root", run.data_root]
         then = ["reweigh", "correct", str(folder), *root, "--decisions", "decisions.csv", "-o", "corrected"]
-        print(f"{page}: review the most suspicious examples, then run: {shlex.join(then)}")
+        echo(f"{page}: review the most suspicious examples, then run: {shlex.join(then)}")
 
 
 def write_page(path: Path, run: Run, folder: Path, found: Suspects) -> None:
@@ -161,23 +161,23 @@ def _show(found: RunSuspects, folder: Path) -> None:
     from reweigh.lab.record import read_header
 
     suspects, noise = found.suspects, found.suspects.noise
-    print(folder)
+    echo(folder)
     worst = [_line(suspects, i) for i in suspects.ranked()[:SHOWN].tolist()]
     rows = [
         (_short(w["source"]), w["given"], w["suggested"], "yes" if w["issue"] else "no", str(w["index"]), w["score"])
         for w in worst
     ]
     console().print(table(("example", "given", "suggested", "issue", "index", "score"), rows, left=4))
-    print(f"{int(suspects.issue.sum()):,} of {len(suspects):,} labels are suspects; scored by {suspects.description}")
+    echo(f"{int(suspects.issue.sum()):,} of {len(suspects):,} labels are suspects; scored by {suspects.description}")
     header = read_header(folder)
     if header.details.get("holdout") == NOISY_HOLDOUT and header.run.holdout > 0:
-        print("not scored: the examples held out to test the model")
+        echo("not scored: the examples held out to test the model")
     if noise is not None:
-        print(f"estimated noise rate: {noise.rate:.1%} (95 % interval {noise.low:.1%} to {noise.high:.1%})")
+        echo(f"estimated noise rate: {noise.rate:.1%} (95 % interval {noise.low:.1%} to {noise.high:.1%})")
         if noise.rate > 0.5:
-            print("more than half: check the model's test accuracy; a poor model also scores clean labels as wrong")
+            echo("more than half: check the model's test accuracy; a poor model also scores clean labels as wrong")
     if found.clean is not None:
-        print(_quality_line(quality(found), bool(suspects.issue.any())))
+        echo(_quality_line(quality(found), bool(suspects.issue.any())))
 
 
 def _quality_line(truth: dict[str, float], any_issue: bool) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 WIDE = 200  # columns of a table in a file or pipe, where nothing needs folding
 LINE_INTERVAL = 10.0  # seconds: the longest time without a plain progress line
 BAR_INTERVAL = 0.05  # seconds between two updates of a progress bar
@@ -27,9 +28,23 @@ def console(stream: TextIO | None = None) -> Console:
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
+def printable(text: str) -> str:
+    """Escape control characters, with which a file name or a record could control the terminal.
+
+    >>> print(printable("runs/a\x1b[2J: no such folder"))
+    runs/a\\x1b[2J: no such folder
+    """
+    return text.translate(_ESCAPED)
+
+
+def echo(text: object = "") -> None:
+    """Print a text on standard output, without control characters."""
+    print(printable(str(text)))
+
+
 def print_stderr(line: str) -> None:
-    """Print a line on standard error."""
-    print(line, file=sys.stderr, flush=True)
+    """Print a line on standard error, without control characters."""
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -47,7 +62,7 @@ def table(
 
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=header)
     for i, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if i < left else "right", overflow="fold")
+        drawn.add_column(printable(column), justify="left" if i < left else "right", overflow="fold")
     for row in rows:
         drawn.add_row(*map(format_value, row))
     return drawn
@@ -63,7 +78,7 @@ def format_value(value: object) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
 
 
 def can_print(characters: str, stream: TextIO | None = None) -> bool:
@@ -107,10 +122,10 @@ def _bar(unit: str) -> Iterator[ShowProgress]:
         last = time.monotonic()
         fields = {"amount": format_amount(done, total, unit), "speed": format_speed(pace(done, total), unit)}
         if state:
-            fields["state"] = state
+            fields["state"] = printable(state)
         bar.update(task, completed=done, total=total, **fields)  # type: ignore[arg-type]  # mypy takes fields for options
         if line is not None:
-            bar.console.print(f"{format_amount(done, total, unit)}  {line}")
+            bar.console.print(f"{format_amount(done, total, unit)}  {printable(line)}")
 
     with bar:
         yield show
