@@ -24,6 +24,7 @@ from reweigh.lab.batches.loader import Crops
 from reweigh.lab.batches.statistics import Normalisation
 from reweigh.lab.data.dataset import Part
 from reweigh.lab.data.source.images import Files
+from reweigh.lab.data.table import are_numbers
 from reweigh.lab.predict import probabilities_of, reads_text, run_of
 from reweigh.lab.record.files import replace_file
 from reweigh.lab.run.parts import CROP, RESIZE
@@ -103,6 +104,9 @@ def export(
     net, card = load_model(model, which)
     if reads_text(run_of(card)):
         raise DataError(f"{model}: reads texts, which are hashed before the net; neither format can do that")
+    if card.columns is not None and not are_numbers(card.columns):
+        kinds = ", ".join(f"{column.name} ({column.kind})" for column in card.columns if not are_numbers([column]))
+        raise DataError(f"{model}: reads columns that neither format can convert: {kinds}")
     chosen = rows.take(range(min(ROWS, len(rows))))
     raw, reads = _raw(chosen, card)
     predictor = _Predictor(net, card, card.temperature if which == "final" else 1.0).eval().requires_grad_(False)

@@ -24,7 +24,7 @@ from reweigh.lab.data.registry import TABLES
 from reweigh.lab.data.source.columns import read, require_columns
 from reweigh.lab.data.source.images import Files
 from reweigh.lab.data.source.text import read_lines
-from reweigh.lab.data.table import standardise
+from reweigh.lab.data.table import are_numbers, encode, standardise
 from reweigh.lab.nets.net import Net
 from reweigh.lab.run.machine import autocast_of, device_of
 from reweigh.lab.run.material import Material, readable
@@ -184,7 +184,12 @@ def _array(path: Path, card: Card) -> Inputs:
     if len(found) != 1:
         raise DataError(f"{path}: expected one array of inputs among {', '.join(arrays) or 'none'}, not {len(found)}")
     array = arrays[found[0]]
-    if card.columns is not None and array.dtype.kind in "biuf" and array.shape[1:] == (len(card.columns),):
+    if (
+        card.columns is not None
+        and are_numbers(card.columns)
+        and array.dtype.kind in "biuf"
+        and array.shape[1:] == (len(card.columns),)
+    ):
         return standardise(array.astype(np.float64), card.columns)
     return npz.as_inputs(array, found[0])
 
@@ -213,8 +218,7 @@ def _columns(path: Path, card: Card) -> NDArray[np.float32]:
     if card.columns is None or path.suffix.lower() == ".txt":
         raise DataError(f"{path}: the model was not trained on {'texts' if path.suffix == '.txt' else 'a table'}")
     table = read(path)
-    require_columns(table, *(column.name for column in card.columns))
-    return standardise(np.column_stack([table.numbers(column.name) for column in card.columns]), card.columns)
+    return encode(table, card.columns)
 
 
 def _check_shape(path: Path, part: Part, card: Card) -> None:

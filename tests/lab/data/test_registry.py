@@ -57,7 +57,7 @@ def test_paths_by_kind(tmp_path, paint) -> None:
 def test_a_test_table(tmp_path) -> None:
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("x,label\n" + "1,1\n2,0\n" * 5)
-    data = registry.load(str(tmp_path / "a.csv"), test=tmp_path / "b.csv", features=["x"])
+    data = registry.load(str(tmp_path / "a.csv"), test=tmp_path / "b.csv", only=["x"])
     assert data.holdout == "test"
 
 
@@ -91,7 +91,7 @@ def test_missing_files(spec, tmp_path) -> None:
     [
         ("cifar10", {"size": (4, 4)}, r"size \(image_size of a run\)"),
         ("a.npz", {"label": "x"}, r"label \(label_column of a run\)"),
-        ("a.npz", {"features": ["x"]}, "features"),
+        ("a.npz", {"only": ["x"]}, r"only \(only_columns of a run\)"),
         ("a.csv", {"size": (4, 4)}, r"size \(image_size of a run\)"),
         (".", {"text": "x"}, r"text \(text_column of a run\)"),
         (".", {"test": "x"}, r"test \(test_data of a run\)"),

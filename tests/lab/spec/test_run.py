@@ -126,6 +126,8 @@ def test_every_hashed_field_changes_the_hash() -> None:
         "fold": {"fold": "1/5"},
         "threshold_set": {"threshold_set": 0},
         "labels": {"labels": "labels.csv"},
+        "only_columns": {"only_columns": "a,b"},
+        "drop_columns": {"drop_columns": "a"},
         "holdout": {"holdout": 0},
     }
     assert set(values) == {field.name for field in describe() if field.hashed}

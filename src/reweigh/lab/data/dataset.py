@@ -19,6 +19,9 @@ Labels: TypeAlias = NDArray[np.int64]
 Inputs: TypeAlias = NDArray[np.uint8] | NDArray[np.float32] | Files | tuple[str, ...]
 Kind: TypeAlias = Literal["images", "files", "features", "text"]
 
+TEXT_WIDTH = 512
+"""Features of a column of texts next to others."""
+
 TEST = "test"
 NOISY_HOLDOUT = "noisy hold-out"
 """A test part split off the user's own data: its labels are as noisy as the training labels."""
@@ -106,11 +109,30 @@ class Part:
 
 
 class Column(NamedTuple):
-    """A feature column of a table and its scaling to inputs: (x - mean) / std."""
+    """A column of a table, and how `reweigh.lab.data.table.encode` converts it to features.
+
+    Attributes:
+        name: its name.
+        mean, std: of a number, or of a date in days since 1970: the feature is (x - mean) / std.
+        kind: "number", "date", "category" or "text".
+        categories: of a category: one feature each.
+        form: of a date: "iso", or a format of `strptime`.
+        flags_missing: whether a feature says which values are missing.
+    """
 
     name: str
-    mean: float
-    std: float
+    mean: float = 0.0
+    std: float = 1.0
+    kind: Literal["number", "date", "category", "text"] = "number"
+    categories: tuple[str, ...] = ()
+    form: str = ""
+    flags_missing: bool = False
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        own = {"number": 1, "date": 5, "category": len(self.categories), "text": TEXT_WIDTH}[self.kind]
+        return own + self.flags_missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +146,8 @@ class Dataset:
         class_names: label id -> name; two or more, distinct, in UTF-8 and without control characters.
         groups: class id -> group id (superclasses), or None.
         holdout: `"test"`, or `"noisy hold-out"` for a test part split off the user's data.
-        columns: the feature columns of a table, with their scaling; else None.
+        columns: the columns of a table that are features; else None.
+        rows: of a table, the row in its file of each training example, from 0; else None.
 
     >>> part = Part(np.zeros((2, 8, 8, 3), np.uint8), np.array([1, 0]))
     >>> Dataset("toy", part, part, ("cat", "dog"))
@@ -138,6 +161,7 @@ class Dataset:
     groups: tuple[int, ...] | None = None
     holdout: str = TEST
     columns: tuple[Column, ...] | None = None
+    rows: Labels | None = None
 
     def __post_init__(self) -> None:
         names = self.class_names

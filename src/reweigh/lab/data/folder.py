@@ -76,7 +76,9 @@ def load(
                         f"{test_root}: class {name!r} is not among the training classes {', '.join(class_names)}"
                     )
             if not tested:
-                raise DataError(f"{test_root}: no class folder with an image")
+                raise DataError(
+                    f"{test_root}: no class folder with an image; empty: {_first(skipped.folders) or 'none'}"
+                )
             test_names, test_labels = _flattened(tested, class_names)
             names += test_names
     skipped.warn()
@@ -126,9 +128,10 @@ def _too_few(folder: Path, found: dict[str, list[str]], skipped: Skipped) -> str
         inner = folder / next(iter(found))
         within = _subfolders(inner)
         hint = f"; if the classes are {_first(within)}, use {inner}" if len(within) > 1 else ""
-        return f"{folder}: 1 class ({next(iter(found))}), but two or more are needed: {expected}{hint}"
+        empty = f" ({_first(skipped.folders)} without an image)" if skipped.folders else ""
+        return f"{folder}: 1 class ({next(iter(found))}){empty}, but two or more are needed: {expected}{hint}"
     images = [entry.name for entry in os.scandir(folder) if Path(entry.name).suffix.lower() in SUFFIXES]
-    empty = f"; its {len(skipped.folders)} folders contain no images" if skipped.folders else ""
+    empty = f"; {_first(skipped.folders)} without an image" if skipped.folders else ""
     what = f"{len(images)} images without a folder per class" if images else f"no images in folders{empty}"
     return f"{folder}: {what}; {expected}"
 

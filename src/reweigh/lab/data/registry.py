@@ -18,7 +18,7 @@ from reweigh.lab.data.split import HOLDOUT
 VARIABLE = "REWEIGH_DATA"
 """The environment variable with the path of the data folder."""
 
-TABLES = (".csv", ".tsv", ".parquet")
+TABLES = (".csv", ".tsv", ".parquet", ".xlsx")
 
 FILES = ("mars", "tracklets", "clothing1m")
 """The named data sets of image files."""
@@ -31,7 +31,8 @@ def load(
     seed: int = 0,
     label: str | None = None,
     text: str | None = None,
-    features: Sequence[str] | None = None,
+    only: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
     test: str | os.PathLike[str] | None = None,
     size: tuple[int, int] | None = None,
     labels: str | os.PathLike[str] | None = None,
@@ -51,14 +52,15 @@ def load(
         seed: the seed of the split of data without a test part.
         label: the label column (`"label"`) of a table, or of `labels`.
         text: for a table, the text column.
-        features: for a table, the feature columns.
+        only: for a table, the columns to use.
+        drop: for a table, columns not to use.
         test: for a table, the file with the test rows.
         size: for a folder or a data set of `FILES`, resize all images to (height, width) and keep them in memory.
         labels: for a folder, a table with the name and the label of each file.
         check: for a folder, decode every file once to find the unreadable ones.
         holdout: the fraction of a user's data that is held out if there is no test part; 0 keeps all for training.
     """
-    table_options: dict[str, object] = {"label": label, "text": text, "features": features, "test": test}
+    table_options: dict[str, object] = {"label": label, "text": text, "only": only, "drop": drop, "test": test}
     spec, root = with_root(spec, root)
     if spec in NAMES:
         table_options["labels"] = labels
@@ -84,7 +86,7 @@ def load(
         _refuse_options(spec, {"size": size, "labels": labels})
         from reweigh.lab.data import table
 
-        return table.load(path, label or "label", text, features, test, seed, holdout)
+        return table.load(path, label or "label", text, only, drop or (), test, seed, holdout)
     if path.exists() or suffix or path.parent != Path():
         state = "expected a folder or one of" if path.exists() else "no such folder; expected one or a file of"
         raise DataError(f"{path}: {state} .npz, {', '.join(TABLES)}")
@@ -96,6 +98,7 @@ def load(
 
 def _refuse_options(spec: str, options: dict[str, object]) -> None:
     in_a_run = {"label": "label_column", "text": "text_column", "test": "test_data", "size": "image_size"}
+    in_a_run |= {"only": "only_columns", "drop": "drop_columns"}
     for option, value in options.items():
         if value is not None:
             other = f" ({in_a_run[option]} of a run)" if option in in_a_run else ""

@@ -14,6 +14,7 @@ from PIL import Image
 from reweigh.errors import DataError
 from reweigh.lab.data.dataset import Column, Part
 from reweigh.lab.data.source.images import Files
+from reweigh.lab.data.table import value_of
 
 VALUES = 6  # number of columns of a table to show
 
@@ -81,17 +82,21 @@ def _unusual(inputs: NDArray[Any], columns: Sequence[Column] | None) -> Sketch:
     width = inputs.std(axis=0, dtype=np.float64)
     width[width == 0] = 1
 
+    owners = [start for column, start in _starts(columns) for _ in range(column.width)]
+
     def sketch(row: int, detail: Detail) -> dict[str, Any]:
         values = inputs[row].astype(np.float64)
-        chosen = np.argsort(-np.abs(values - centre) / width, kind="stable")[:VALUES]
-        named = [_named(int(k), float(values[k]), columns) for k in np.sort(chosen)]
-        return {"values": named}
+        order = np.argsort(-np.abs(values - centre) / width, kind="stable").tolist()
+        if columns is None:
+            return {"values": [[f"feature {k}", float(f"{values[k]:.4g}")] for k in sorted(order[:VALUES])]}
+        chosen = list(dict.fromkeys(owners[k] for k in order))[:VALUES]
+        named = [(column, start) for column, start in _starts(columns) if start in chosen]
+        return {"values": [[column.name, value_of(column, values[start:][: column.width])] for column, start in named]}
 
     return sketch
 
 
-def _named(k: int, value: float, columns: Sequence[Column] | None) -> list[Any]:
-    if columns is None:
-        return [f"feature {k}", float(f"{value:.4g}")]
-    column = columns[k]
-    return [column.name, float(f"{value * column.std + column.mean:.6g}")]
+def _starts(columns: Sequence[Column] | None) -> list[tuple[Column, int]]:
+    """Return each column that has features, and the first of them."""
+    ends = np.cumsum([column.width for column in columns or ()]).tolist()
+    return [(column, end - column.width) for column, end in zip(columns or (), ends, strict=True) if column.width]

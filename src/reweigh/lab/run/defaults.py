@@ -27,7 +27,7 @@ IN_MEMORY = 2**32  # bytes of images
 UNBALANCED = 3  # ratio of the largest to the smallest class from which batches are balanced
 
 SHOWN = (
-    *("net", "weighting", "loss", "method", "image_size", "augment", "inputs"),
+    *("text_column", "net", "weighting", "loss", "method", "image_size", "augment", "inputs"),
     *("sampler", "batch_size", "lr", "iterations"),
 )
 
@@ -60,11 +60,12 @@ def default_run(data: str, fields: Mapping[str, Any] | None = None) -> Run:
 def choose(data: str, fields: Mapping[str, Any] | None = None, *, holds_out: bool = True) -> Choice:
     """Return a run on `data` that resists label noise and records what finding suspects needs.
 
-    Texts and tables get a multilayer perceptron, images a ResNet-20 with augmentation (the files of a folder at 64 x
-    64, if they fit in memory and the net is not one for large images). The method is `Auto`, with balanced batches if
-    the classes are not balanced: otherwise rare classes are learned late and look noisy. With `Auto` batches and
-    learning rate shrink with the data, and the rate also with wide inputs, so that nothing is memorised before opinions
-    have settled. There are about 40 epochs and 10 evaluations.
+    A table whose only column of use is a text becomes a data set of texts. Texts and tables get a multilayer
+    perceptron, images a ResNet-20 with augmentation (the files of a folder at 64 x 64, if they fit in memory and the
+    net is not one for large images). The method is `Auto`, with balanced batches if the classes are not balanced:
+    otherwise rare classes are learned late and look noisy. With `Auto` batches and learning rate shrink with the data,
+    and the rate also with wide inputs, so that nothing is memorised before opinions have settled. There are about 40
+    epochs and 10 evaluations.
 
     Args:
         data: as in `Run`.
@@ -82,6 +83,11 @@ def choose(data: str, fields: Mapping[str, Any] | None = None, *, holds_out: boo
     if not holds_out and dataset.holdout == NOISY_HOLDOUT and "holdout" not in given:
         data_fields["holdout"] = given["holdout"] = 0.0
         dataset = load(Run(data=data, net="linear", weighting="CCE", **data_fields), check=False)
+    if dataset.columns is not None and [column.kind for column in dataset.columns] == ["text"]:
+        given = {name: value for name, value in given.items() if name not in ("only_columns", "drop_columns")}
+        given["text_column"] = dataset.columns[0].name
+        choice = choose(data, given | ({} if epochs is None else {"epochs": epochs}), holds_out=holds_out)
+        return choice._replace(chosen=(*choice.chosen, "text_column"))
     chosen = _for_inputs(dataset, data, given) | {"record_p": True, "record_margins": True, **given}
     if not {"weighting", "loss", "method"} & given.keys():
         chosen["method"] = "Auto"

@@ -171,6 +171,8 @@ def load(run: Run, check: bool = True) -> Dataset:
         run.data_root,
         label=run.label_column,
         text=run.text_column,
+        only=None if run.only_columns is None else run.only_columns.split(","),
+        drop=None if run.drop_columns is None else run.drop_columns.split(","),
         test=run.test_data,
         size=size,
         labels=run.labels,

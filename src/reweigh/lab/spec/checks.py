@@ -108,6 +108,18 @@ def fold_of(name: str, value: object) -> str:
     return found[0]
 
 
+def column_list(name: str, value: object) -> str:
+    """Accept names of columns, separated by commas.
+
+    >>> column_list("drop_columns", "age, city of birth,")
+    'age,city of birth'
+    """
+    names = [part.strip() for part in text(name, value).split(",") if part.strip()]
+    if not names:
+        raise ValueError(f"{name} is {value!r}; expected names of columns, as in age,city")
+    return ",".join(dict.fromkeys(names))
+
+
 def picture_size(name: str, value: object) -> int | str:
     """Accept the side of a square, or height x width, each from 4 to 1,024; squares become one number.
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get
 
 from reweigh.checks import Check, flag, integer, matching, nearest, number, one_of, optional, pair, text
 from reweigh.lab.spec.checks import (
+    column_list,
     data_place,
     expression,
     fold_of,
@@ -63,6 +64,8 @@ class Run:
     data_hash: Annotated[str | None, optional(_HASH), "first digits of the expected hash of the data"] = None
     label_column: Annotated[str | None, optional(text), "label column of a table, if not 'label'"] = None
     text_column: Annotated[str | None, optional(text), "text column of a table"] = None
+    only_columns: Annotated[str | None, optional(column_list), "columns of a table to use, as in age,city"] = None
+    drop_columns: Annotated[str | None, optional(column_list), "columns of a table not to use"] = None
     labels: Annotated[str | None, optional(data_place), "table of file names and labels, for a folder of images"] = None
     test_data: Annotated[str | None, optional(data_place), "table with the test rows"] = None
     holdout: Annotated[float, _FRACTION, "fraction held out to test if there is no test part; 0: train on all"] = 0.2
@@ -215,8 +218,8 @@ class Run:
 
 
 DATA_FIELDS = (
-    *("data_root", "data_hash", "label_column", "text_column", "labels", "test_data", "holdout", "text_vectors"),
-    "image_size",
+    *("data_root", "data_hash", "label_column", "text_column", "only_columns", "drop_columns", "labels", "test_data"),
+    *("holdout", "text_vectors", "image_size"),
 )
 """The fields, besides `data`, that decide how the data are read."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from reweigh.lab.data import npz
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, Column, Dataset, Part
 from reweigh.lab.data.registry import NAMES, TABLES, path_of
-from reweigh.lab.data.source.columns import Table, read
+from reweigh.lab.data.source.columns import read
 from reweigh.lab.data.source.images import Files
 from reweigh.lab.data.split import noisy_holdout
 from reweigh.lab.run.material import Material, gather, load
@@ -53,10 +53,7 @@ def sources_of(run: Run, material: Material) -> tuple[str, ...]:
         return tuple(excerpt(texts[i]) or str(i) for i in rows.tolist())
     path = path_of(run.data, run.data_root)
     if path.suffix.lower() in TABLES:
-        table = read(path)
-        places = tuple(
-            map(table.place, _rows_in_file(dataset, _labels(table, run, dataset), run.holdout)[rows].tolist())
-        )
+        places = tuple(map(read(path).place, cast("NDArray[np.int64]", dataset.rows)[rows].tolist()))
         if isinstance(inputs, tuple):
             return tuple(f"{place}: {excerpt(inputs[i])}" for place, i in zip(places, rows.tolist(), strict=True))
         return places
@@ -80,12 +77,6 @@ def _rows_in_file(dataset: Dataset, labels: NDArray[np.int64], holdout: float) -
     if dataset.holdout != NOISY_HOLDOUT:
         return np.arange(len(dataset.train))
     return noisy_holdout(dataset.name, labels, fraction=holdout)[0]
-
-
-def _labels(table: Table, run: Run, dataset: Dataset) -> NDArray[np.int64]:
-    number = {name: k for k, name in enumerate(dataset.class_names)}
-    values = table.strings(run.label_column or "label")
-    return np.array([number[value.strip()] for value in values], dtype=np.int64)
 
 
 def _printable(text: str) -> str:

@@ -179,7 +179,7 @@ def _card(content: Mapping[str, Any]) -> Card:
         else Normalisation(tuple(normalisation["mean"]), tuple(normalisation["std"])),
         columns=None
         if columns is None
-        else tuple(Column(str(c["name"]), float(c["mean"]), float(c["std"])) for c in columns),
+        else tuple(Column(**(c | {"categories": tuple(c.get("categories", ()))})) for c in columns),
         dropout=float(content["dropout"]),
         large_stem=bool(content.get("large_stem", False)),  # earlier versions had no choice
         run=None if content["run"] is None else Run.from_mapping(content["run"]),

@@ -1,4 +1,4 @@
-"""Read CSV and Parquet tables as named columns of numbers or strings; errors name the line of a bad value."""
+"""Read CSV, Parquet and Excel tables as named columns; errors name the line of a bad value."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import csv
 import difflib
 import io
 import math
+import re
+import warnings
+import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +22,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reweigh.errors import DataError, require
-from reweigh.lab.data.source.text import MAX_BYTES, read_text
+from reweigh.errors import DataError, DataWarning, require
+from reweigh.lab.data.source.text import MAX_BYTES, decode, read_bytes
 
 _MAX_SHOWN = 10
 _WORDS = "strings or integers"
@@ -31,6 +34,7 @@ _READ = {
     *("null", "bool", "halffloat", "float", "double"),
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 }
+_DATES = ("date32", "date64", "timestamp")
 
 
 class Table(Protocol):
@@ -44,6 +48,10 @@ class Table(Protocol):
     def names(self) -> tuple[str, ...]:
         """The columns, in order."""
 
+    @property
+    def decimal_comma(self) -> bool:
+        """Whether a comma in a number is a decimal point, as usual where semicolons separate fields."""
+
     def place(self, row: int) -> str:
         """The place of row number `row` in the file."""
 
@@ -56,16 +64,21 @@ class Table(Protocol):
     def texts(self, name: str) -> list[str]:
         """A column as strings, empty for missing values."""
 
+    def values(self, name: str) -> list[Any]:
+        """A column as it is stored: strings, and in Parquet and Excel also numbers, dates and None."""
+
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> Table:
-    """Read a `.csv`, `.tsv` or `.parquet` file (the last with extra `tables`).
+    """Read a `.csv`, `.tsv`, `.parquet` or `.xlsx` file (the last two with extra `tables`).
 
-    A CSV is UTF-8 with a header line, separated by commas (`.tsv`: by tabs) and quoted as in RFC 4180; empty lines are
-    ignored. Columns of a Parquet file that hold neither strings nor numbers raise DataError on access.
+    A CSV has a header line and is quoted as in RFC 4180; empty lines are ignored. The separator is the one among comma,
+    semicolon, tab and | that occurs most in the header. Text is UTF-8 or UTF-16 with a byte order mark; other text is
+    read as Latin-1 with a `DataWarning`. A column without a name, such as the index that pandas writes, is named
+    "Unnamed: 0". Of an Excel file the first sheet is read. Columns of a Parquet file that hold neither strings, numbers
+    nor dates raise DataError on access.
     """
-    if path.suffix.lower() == ".parquet":
-        return _read_parquet(path, max_bytes)
-    return _read_csv(path, "\t" if path.suffix.lower() == ".tsv" else ",", max_bytes)
+    readers = {".parquet": _read_parquet, ".xlsx": _read_excel}
+    return readers.get(path.suffix.lower(), _read_csv)(path, max_bytes)
 
 
 def require_columns(table: Table, *names: str) -> None:
@@ -73,8 +86,6 @@ def require_columns(table: Table, *names: str) -> None:
     present = frozenset(table.names)
     for name in names:
         if name not in present:
-            if other := _other_separator(table.names):
-                raise DataError(f"{table.path}: no column {name!r}; {other}")
             close = difflib.get_close_matches(name, table.names, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise DataError(f"{table.path}: no column {name!r}{hint}; there are {', '.join(map(repr, table.names))}")
@@ -95,6 +106,7 @@ class _Csv:
     names: tuple[str, ...]
     lines: tuple[int, ...]
     rows: tuple[list[str], ...]
+    decimal_comma: bool = False
 
     @cached_property
     def columns(self) -> dict[str, int]:
@@ -120,6 +132,9 @@ class _Csv:
         _refuse(self, name, "finite numbers", ((int(i), self.rows[i][k]) for i in bad))
         return values
 
+    def values(self, name: str) -> list[Any]:
+        return list(self.texts(name))
+
 
 def _number(text: str) -> float:
     """Convert with `float`, except 1_000, which only Python reads as a number; NaN if it fails."""
@@ -129,28 +144,42 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _read_csv(path: Path, delimiter: str, max_bytes: int) -> Table:
-    text = read_text(path, max_bytes=max_bytes)
+def _read_csv(path: Path, max_bytes: int) -> Table:
+    text = _decoded(path, max_bytes)
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise DataError(f"{path}: line {line}: a zero byte; expected a text file")
+    header = next((line for line in text.splitlines() if line.strip()), "")
+    unquoted = re.sub(r'"[^"]*"', "", header)
+    delimiter = max("\t,;|" if path.suffix.lower() == ".tsv" else ",;\t|", key=unquoted.count)
     records = _records(path, text, delimiter)
     if len(records) < 2:
         raise DataError(f"{path}: {'a header but no rows' if records else 'empty'}")
     names = _header(path, *records[0])
-    for line, row in records:
-        if len(row) != len(names):
-            other = f"; {hint}" if (hint := _other_separator(names)) else ""
-            raise DataError(f"{path}: line {line}: {len(row)} fields; the header has {len(names)}{other}")
-    return _Csv(path, names, tuple(line for line, _ in records[1:]), tuple(row for _, row in records[1:]))
+    ragged = [f"line {line} ({len(row)} fields)" for line, row in records if len(row) != len(names)]
+    if ragged:
+        more = f" and {len(ragged) - _MAX_SHOWN} more" if len(ragged) > _MAX_SHOWN else ""
+        raise DataError(f"{path}: the header has {len(names)} fields, but not {', '.join(ragged[:_MAX_SHOWN])}{more}")
+    return _Csv(
+        path, names, tuple(line for line, _ in records[1:]), tuple(row for _, row in records[1:]), delimiter == ";"
+    )
 
 
-def _other_separator(names: Sequence[str]) -> str | None:
-    """Return a hint if the header seems to be separated by something else than commas."""
-    for mark in ";\t|":
-        if len(names) == 1 and mark in names[0]:
-            return f"fields seem to be separated by {mark!r}; expected commas (or tabs, in a .tsv file)"
-    return None
+def _decoded(path: Path, max_bytes: int) -> str:
+    """Return the text of a file in UTF-8, in UTF-16 with a byte order mark, or else in Latin-1, with a warning."""
+    raw = read_bytes(path, max_bytes)
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return decode(raw, path, "utf-16")
+    try:
+        return raw.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        where = f"{path}: line {line} is not UTF-8; the file is read as Latin-1"
+        warnings.warn(f"{where} (if accents look wrong, save it as UTF-8)", DataWarning, stacklevel=4)
+    try:
+        return raw.decode("cp1252")  # Latin-1 as Windows writes it
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
 
 
 def _records(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:
@@ -182,24 +211,26 @@ def _long_fields(limit: int) -> Iterator[None]:
 
 
 def _header(path: Path, line: int, row: list[str]) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in row)
+    names = tuple(name.strip() or f"Unnamed: {k}" for k, name in enumerate(row))
     for name, count in Counter(names).items():
-        if not name:
-            raise DataError(f"{path}: line {line}: a column without a name")
         if count > 1:
             raise DataError(f"{path}: line {line}: column {name!r} occurs twice")
     return names
 
 
 @dataclass(frozen=True)
-class _Parquet:
+class _Typed:
+    """A table of a format with types of its own: Parquet or Excel."""
+
     path: Path
     names: tuple[str, ...]
-    columns: dict[str, list[Any]]  # those of strings and numbers
+    columns: dict[str, list[Any]]  # those of strings, numbers and dates
     types: dict[str, str]  # of all
+    first: int = 1  # number of the first row
+    decimal_comma: bool = False
 
     def place(self, row: int) -> str:
-        return f"row {row + 1}"
+        return f"row {row + self.first}"
 
     def strings(self, name: str) -> list[str]:
         bad = ((i, v) for i, v in enumerate(self._column(name, _WORDS)) if v is None or not str(v).strip())
@@ -218,6 +249,9 @@ class _Parquet:
         _refuse(self, name, "finite numbers", bad)
         return np.array(values, dtype=np.float64)
 
+    def values(self, name: str) -> list[Any]:
+        return self._column(name, "strings, numbers or dates")
+
     def _column(self, name: str, expected: str) -> list[Any]:
         if name not in self.columns:
             raise DataError(f"{self.path}: column {name!r} must hold {expected}, not {self.types[name]}")
@@ -235,11 +269,11 @@ def _read_parquet(path: Path, max_bytes: int) -> Table:
             field.type.value_type if arrow.types.is_dictionary(field.type) else field.type for field in fields
         )
         types = {field.name: str(kind) for field, kind in zip(fields, value_types, strict=True)}
-        chosen = [name for name, kind in types.items() if kind in _READ]
+        chosen = [name for name, kind in types.items() if kind in _READ or kind.startswith(_DATES)]
         leaves = [metadata.schema.column(k).path for k in range(metadata.num_columns)]
         if len(types) < len(fields) or len(set(leaves)) < len(leaves):
             raise DataError(f"{path}: a column name occurs twice: {', '.join(field.name for field in fields)}")
-        size = sum(_size(metadata, k) for k, name in enumerate(leaves) if types.get(name) in _READ)
+        size = sum(_size(metadata, k) for k, name in enumerate(leaves) if name in chosen)
         if size > max_bytes:
             raise DataError(f"{path}: {size} bytes unpacked, more than the limit of {max_bytes}")
         # as dictionaries, where equal strings are stored once: otherwise a file of a kilobyte can exhaust memory
@@ -252,7 +286,33 @@ def _read_parquet(path: Path, max_bytes: int) -> Table:
         raise DataError(f"{path}: not a readable Parquet file: {error}") from error
     if not metadata.num_rows:
         raise DataError(f"{path}: no rows")
-    return _Parquet(path, tuple(types), columns, types)
+    return _Typed(path, tuple(types), columns, types)
+
+
+def _read_excel(path: Path, max_bytes: int) -> Table:
+    excel = require("openpyxl", extra="tables")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    try:
+        with zipfile.ZipFile(path) as pack:
+            size = sum(member.file_size for member in pack.infolist())
+        if size > max_bytes:
+            raise DataError(f"{path}: {size} bytes unpacked, more than the limit of {max_bytes}")
+        book = excel.load_workbook(path, read_only=True, data_only=True)
+        rows = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)]
+        book.close()
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can raise any error of zipfile, its XML parser and openpyxl
+        raise DataError(f"{path}: not a readable Excel file: {error}") from error
+    while rows and all(value is None for value in rows[-1]):
+        rows.pop()
+    if len(rows) < 2:
+        raise DataError(f"{path}: {'a header but no rows' if rows else 'empty'}")
+    names = _header(path, 1, ["" if name is None else str(name) for name in rows[0]])
+    padded = [row + [None] * (len(names) - len(row)) for row in rows[1:]]
+    columns = {name: [row[k] for row in padded] for k, name in enumerate(names)}
+    return _Typed(path, names, columns, {}, first=2)
 
 
 def _size(metadata: Any, column: int) -> int:

@@ -5,7 +5,7 @@ const KEYS = { k: "keep", f: "fix", d: "drop" };
 function picture(example, classes) {
   if (example.image) return el("img", { src: example.image, alt: `example ${example.index}, labelled ${classes[example.given]}` });
   if (example.text !== undefined) return el("blockquote", null, example.text);
-  return el("dl", null, example.values.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, number(value, 6)))));
+  return el("dl", null, example.values.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, typeof value === "string" ? value : number(value, 6)))));
 }
 
 function sourceOf({ source, index }) {
