@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +28,7 @@ LONGEST = 4096  # characters of an expression
 LONGEST_STRING = 256
 DEEPEST = 16  # levels of brackets
 _EXACT = 2**53  # up to here floats represent integers exactly
+_ESCAPE = re.compile(r"""\\(?:[\\'"abfnrtvxuUN]|[0-3][0-7]{0,2}|[4-7][0-7]?(?![0-7]))""")
 _NAME = re.compile(r"(?!.*__)[A-Za-z][A-Za-z0-9_]{0,63}")
 _ALLOWED = "allowed are NAME(value, key=value), numbers, 'text', True, False, None, [lists], + and *"
 
@@ -125,9 +125,7 @@ def parse(text: str) -> Expression:
     if not text.isprintable():
         raise ExpressionError(f"expression {_shown(text)} is not one line of printable characters")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # refuse what Python only warns about, such as "\d"
-            tree = ast.parse(text, mode="eval").body
+        tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
         where = f"expression {_shown(text)}, column {error.offset or 1}"
         raise ExpressionError(f"{where}: {error.msg}; {_ALLOWED}") from None
@@ -183,6 +181,8 @@ class _Reader:
 
     def _value(self, node: ast.expr, depth: int) -> Value:
         match node:
+            case ast.Constant(value=str() as value) if self.has_bad_escape(node):
+                raise self.refusal(node, f"{value!r} has an invalid escape sequence; write \\\\ for a backslash")
             case ast.Constant(value=int() | float() | str() | None as value):
                 return canonical(value)
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
@@ -200,6 +200,11 @@ class _Reader:
                 return Expression("+" if isinstance(op, ast.Add) else "*", operands)
         source = ast.get_source_segment(self.text, node) or ""
         raise self.refusal(node, f"{_shown(source)} is not part of the grammar; {_ALLOWED}")
+
+    def has_bad_escape(self, node: ast.expr) -> bool:
+        """Return whether a text has an escape such as \\d, about which Python only warns."""
+        source = ast.get_source_segment(self.text, node) or ""
+        return source[0] not in "rR" and "\\" in _ESCAPE.sub("", source)
 
     def keyword(self, node: ast.keyword, depth: int) -> tuple[str, Value]:
         if node.arg is None:
