@@ -340,8 +340,8 @@ def _accumulate(
 def _margin_and_push(z: Tensor, y: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Return the margins of a chunk, and what turns their coefficients into the gradient of z, which is overwritten."""
     if ops.has_rows(z, y):
-        book = ops.measure(z, y)
-        return book[0], lambda coefficient: ops.emit_in_place(z, y, book, coefficient / 2)
+        row_stats = ops.measure(z, y)
+        return row_stats[0], lambda coefficient: ops.emit_in_place(z, y, row_stats, coefficient / 2)
     m, pull, scale = margin_and_pull(z, y)
     return m, lambda coefficient: pull.mul_((coefficient / (2 * scale)).to(pull.dtype)[:, None]).to(z.dtype)
 

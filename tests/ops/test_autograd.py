@@ -144,14 +144,14 @@ def test_operators_are_what_they_say(backend: str, device: torch.device) -> None
         pytest.skip("no kernels")
     launch = pytest.importorskip("reweigh.ops.launch")
     logits, target = draw(device)
-    book = launch.measure(logits, target)
+    row_stats = launch.measure(logits, target)
     force = torch.ones(6, dtype=torch.float64, device=device)
     weighed = (None, None, 1, [0.5, 8.0, 0.0, 0.0, 5e-7, 1.0], True, "mean", -100)
     for operator, arguments in (
         (launch.value_and_pull, (logits, target, *weighed)),
         (launch.measure, (logits, target)),
-        (launch.emit, (logits, target, book, force)),
-        (launch.emit_, (logits.clone(), target, book, force)),
+        (launch.emit, (logits, target, row_stats, force)),
+        (launch.emit_, (logits.clone(), target, row_stats, force)),
         (launch.rescale_, (logits.clone(), force)),
     ):
         torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))

@@ -16,8 +16,8 @@ POINTERS = {
     "logits": "*bf16",
     "gradient": "*bf16",
     "target": "*i64",
-    "book": "*fp64",
-    "settled": "*fp64",
+    "row_stats": "*fp64",
+    "normaliser": "*fp64",
     "values": "*fp32",
     "factor": "*fp32",
     "forces": "*fp64",
@@ -30,7 +30,7 @@ WEIGHING = {"FAMILY": 1, "INNER": True, "TAPER": True}
 WALKING = {"U": 4, "R": 1, "T": 128, "K": 8, "WHOLE": False, "SHIFTED": False}
 WHOLE = {"U": 1, "R": 8, "T": 16, "K": 8, "WHOLE": True, "SHIFTED": False}
 AT_ONCE = {"BATCH": True, "REDUCTION": 1, "R": 16, "T": 16, "K": 8}
-WEIGHED = {"REDUCTION": 1, "BATCH": True}
+WEIGHED = {"REDUCTION": 1}
 # More rows than threads, their values one by one, narrow labels and one weight: too much for Triton 3.3 to 3.6, once.
 LABOURED = WEIGHING | AT_ONCE | {"BOUNDED": True, "REDUCTION": 0, "R": 512, "T": 4, "K": 1, "target": "*i32"}
 CASES = [
@@ -52,8 +52,7 @@ CASES = [
     ("rescale", {"T": 256, "K": 8}),
     ("weigh_rows", WEIGHING | WEIGHED | {"FAMILY": 0, "BOUNDED": False, "ALONE": False, "B": 128}),
     ("weigh_rows", WEIGHING | WEIGHED | {"FAMILY": 1, "BOUNDED": True, "ALONE": True, "B": 1024}),
-    ("settle", {"REDUCTION": 1, "BATCH": True, "B": 256}),
-    ("settle", {"REDUCTION": 2, "BATCH": False, "B": 256}),
+    ("merge", {"REDUCTION": 1, "B": 256}),
     ("count", {"B": 1024}),
 ]
 

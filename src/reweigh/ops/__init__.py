@@ -78,26 +78,26 @@ def value_and_pull(
 
 
 def measure(logits: Tensor, target: Tensor) -> Tensor:
-    """Return a book of float64, N numbers a line: the margins first, then what `emit_` needs of each row."""
+    """Return row statistics in float64, N numbers a line: the margins first, then what `emit` needs of each row."""
     from reweigh.ops.launch import measure
 
-    book: Tensor = measure(logits, target)
-    return book
+    row_stats: Tensor = measure(logits, target)
+    return row_stats
 
 
-def emit(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -> Tensor:
+def emit(logits: Tensor, target: Tensor, row_stats: Tensor, force: Tensor) -> Tensor:
     """Return force_i (softmax over the others - onehot_y), shaped like the logits."""
     from reweigh.ops.launch import emit
 
-    pull: Tensor = emit(logits, target, book, force)
+    pull: Tensor = emit(logits, target, row_stats, force)
     return pull
 
 
-def emit_in_place(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -> Tensor:
+def emit_in_place(logits: Tensor, target: Tensor, row_stats: Tensor, force: Tensor) -> Tensor:
     """Overwrite the logits with `emit`'s result and return them."""
     from reweigh.ops.launch import emit_
 
-    emit_(logits, target, book, force)
+    emit_(logits, target, row_stats, force)
     return logits
 
 

@@ -3,14 +3,14 @@
     measure     reads the logits, writes the margin, maximum and sum of exponentials of each row
     weigh_rows  margins -> shares if one program handles all rows; otherwise log w, s x taper and one partial result
                 per program: largest log w, Σ s w relative to it, Σ s, Σ s (-log p)
-    settle      partial results -> reference log weight, scale and value
+    merge      partial results -> reference log weight, scale and value
     emit        reads the logits, writes the gradient  c_i (softmax over the others - onehot_y) / 2
     count       1 / Σ s, which a mean needs before a single pass
     fused       both passes in one kernel, without batch normalisation
     at_once     the complete computation in one launch, for a batch that fits in one tile
     rescale     multiplies a gradient in place; returns immediately if the factor is 1
 
-`book` holds row statistics in float64, N numbers each: margin, top, rest; then share, or log w and s x taper. Row
+`row_stats` holds row statistics in float64, N numbers each: margin, top, rest; then share, or log w and s x taper. Row
 offsets are int64. Every row of a gradient is written; ignored rows are set to zero. All sums have a fixed order.
 
 A tile is [R, T, U, K]: R rows and U x T x K columns. Each of the T threads holds U groups of K adjacent columns, so
@@ -384,29 +384,29 @@ def scale(top: tl.tensor, total: tl.tensor, mass: tl.tensor, BATCH: tl.constexpr
 
 @jit
 def weigh_rows(
-    book: tl.tensor, target: tl.tensor, values: tl.tensor, settled: tl.tensor, class_weight: tl.tensor,
+    row_stats: tl.tensor, target: tl.tensor, values: tl.tensor, normaliser: tl.tensor, class_weight: tl.tensor,
     sample_weight: tl.tensor, N: tl.int32, C: tl.int32, ignore: tl.int64,
     a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64, taper: tl.float64,
     FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
-    BATCH: tl.constexpr, ALONE: tl.constexpr, B: tl.constexpr
+    ALONE: tl.constexpr, B: tl.constexpr
 ) -> None:  # fmt: skip
-    """Weight B rows; a single program (ALONE) also normalises, others append partial results to `settled`."""
+    """Weigh B rows over the batch; a single program (ALONE) also normalises, others append partial results to `normaliser`."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     y, live = labels(target, i, N, C, ignore)
     s = importance(y, i, live, class_weight, sample_weight)
-    m = tl.load(book + i, mask=i < N, other=0.0)
+    m = tl.load(row_stats + i, mask=i < N, other=0.0)
     log_w, active, pull, value = weigh(m, s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
     if REDUCTION == NONE:
         tl.store(values + i, value.to(tl.float32), mask=i < N)
-    w, top, total, mass, surprise = totals(log_w, active, s, value, BATCH, BOUNDED)
+    w, top, total, mass, surprise = totals(log_w, active, s, value, True, BOUNDED)
     if ALONE:
-        tl.store(book + 3 * N + i, forces(pull, w, top, total, mass, BATCH, REDUCTION), mask=i < N)
+        tl.store(row_stats + 3 * N + i, forces(pull, w, top, total, mass, True, REDUCTION), mask=i < N)
         if REDUCTION != NONE:
             tl.store(values, reduced(surprise, mass, REDUCTION).to(tl.float32))
     else:
-        tl.store(book + 3 * N + i, log_w, mask=i < N)
-        tl.store(book + 4 * N + i, pull, mask=i < N)
-        at = settled + 2 + tl.program_id(0) * 4
+        tl.store(row_stats + 3 * N + i, log_w, mask=i < N)
+        tl.store(row_stats + 4 * N + i, pull, mask=i < N)
+        at = normaliser + 2 + tl.program_id(0) * 4
         tl.store(at, top)
         tl.store(at + 1, total)
         tl.store(at + 2, mass)
@@ -414,18 +414,15 @@ def weigh_rows(
 
 
 @jit
-def settle(
-    settled: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.constexpr, BATCH: tl.constexpr, B: tl.constexpr
+def merge(
+    normaliser: tl.tensor, values: tl.tensor, P: tl.int32, REDUCTION: tl.constexpr, B: tl.constexpr
 ) -> None:  # fmt: skip
-    """Merge the partial results of P programs into `settled`: top and scale, where w exp(-top) scale is a share.
-
-    Runs as one program. Without batch normalisation top is 0.
-    """
+    """Merge the partial results of P programs, in one: top and scale, where w exp(-top) scale is a share."""
     top = tl.full([B], -float("inf"), tl.float64)
     total, mass, surprise = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
     for start in range(0, P, B):
         k = start + tl.arange(0, B)
-        at, inside = settled + 2 + k * 4, k < P
+        at, inside = normaliser + 2 + k * 4, k < P
         new = tl.load(at, mask=inside, other=-float("inf"))
         higher = tl.maximum(top, new)
         finite = tl.where(higher == -float("inf"), 0.0, higher)
@@ -435,17 +432,17 @@ def settle(
         surprise += tl.load(at + 3, mask=inside, other=0.0)
     highest = tl.max(top, 0)
     shares = tl.where(total == 0, 0.0, total * exp(top - highest))
-    whole, mass, surprise = tl.reduce((shares, mass, surprise), 0, add_three)
-    factor = scale(highest, whole, mass, BATCH, REDUCTION)
-    tl.store(settled, tl.where(highest == -float("inf"), 0.0, highest))
-    tl.store(settled + 1, factor)
+    total, mass, surprise = tl.reduce((shares, mass, surprise), 0, add_three)
+    factor = over_batch(highest, total)
+    tl.store(normaliser, tl.where(highest == -float("inf"), 0.0, highest))
+    tl.store(normaliser + 1, factor)
     if REDUCTION != NONE:
         tl.store(values, reduced(surprise, mass, REDUCTION).to(tl.float32))
 
 
 @jit
 def count(
-    settled: tl.tensor, target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
+    normaliser: tl.tensor, target: tl.tensor, class_weight: tl.tensor, sample_weight: tl.tensor,
     N: tl.int32, C: tl.int32, ignore: tl.int64, B: tl.constexpr
 ) -> None:  # fmt: skip
     """Compute 1 / Σ s in one program; without weights, count rows in 32 bits."""
@@ -455,11 +452,11 @@ def count(
         i = start + tl.arange(0, B)
         y, live = labels(target, i, N, C, ignore)
         mass += live.to(tl.int32) if plain else importance(y, i, live, class_weight, sample_weight)
-    tl.store(settled, over(tl.sum(mass, 0).to(tl.float64)))
+    tl.store(normaliser, over(tl.sum(mass, 0).to(tl.float64)))
 
 
-# Factors of the directions in pass two: the given forces, the shares in `book`, or log w still to be normalised.
-GIVEN, SHARED, UNSETTLED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+# Factors of the directions in pass two: the given forces, the shares in `row_stats`, or log w still to be normalised.
+GIVEN, SHARED, UNNORMALISED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
 @jit
@@ -473,7 +470,8 @@ def whole_rows(x: tl.tensor, y: tl.tensor, live: tl.tensor, j: tl.tensor, HALF: 
 
 @jit
 def measure(
-    logits: tl.tensor, target: tl.tensor, book: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, ignore: tl.int64,
+    logits: tl.tensor, target: tl.tensor, row_stats: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
+    ignore: tl.int64,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr
 ) -> None:  # fmt: skip
     """Compute the row statistics (pass one)."""
@@ -489,9 +487,9 @@ def measure(
         _, top, rest = whole_rows(x, y, live, j, HALF)
     else:
         top, rest = statistics(at, y, live, C, shift, first, last, U, R, T, K, SHIFTED, "")
-    tl.store(book + i, margin_of(own, top, rest), mask=i < N)
-    tl.store(book + N + i, top.to(tl.float64), mask=i < N)
-    tl.store(book + 2 * N + i, rest.to(tl.float64), mask=i < N)
+    tl.store(row_stats + i, margin_of(own, top, rest), mask=i < N)
+    tl.store(row_stats + N + i, top.to(tl.float64), mask=i < N)
+    tl.store(row_stats + 2 * N + i, rest.to(tl.float64), mask=i < N)
 
 
 @jit
@@ -536,14 +534,14 @@ def write_targets(to: tl.tensor, y: tl.tensor, here: tl.tensor, down: tl.tensor)
 
 @jit
 def emit(
-    logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, book: tl.tensor, settled: tl.tensor,
+    logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, row_stats: tl.tensor, normaliser: tl.tensor,
     forces: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64, gradient_stride: tl.int64, ignore: tl.int64,
     parts: tl.int32, span: tl.int32, lift: tl.float64, FORCE: tl.constexpr,
     U: tl.constexpr, R: tl.constexpr, T: tl.constexpr, K: tl.constexpr, WHOLE: tl.constexpr, SHIFTED: tl.constexpr
 ) -> None:  # fmt: skip
     """Write the gradient (pass two); `parts` programs share a row, `span` columns (a multiple of U T K) each.
 
-    Depending on FORCE, c is `lift` times the given force, the share in `book`, or s x taper x w, normalised.
+    Depending on FORCE, c is `lift` times the given force, the share in `row_stats`, or s x taper x w, normalised.
     Rows are processed from last to first, because the caches hold those that pass one read last.
     """
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
@@ -558,14 +556,14 @@ def emit(
     if FORCE == GIVEN:
         c *= tl.load(forces + i, mask=live, other=0.0).to(tl.float64)
     elif FORCE == SHARED:
-        c *= tl.load(book + 3 * N + i, mask=live, other=0.0)
-    elif FORCE == UNSETTLED:
-        pull = tl.load(book + 4 * N + i, mask=live, other=0.0)
-        w = exp(tl.load(book + 3 * N + i, mask=live, other=0.0) - tl.load(settled))
-        c *= tl.where(pull == 0, 0.0, pull * w) * tl.load(settled + 1)
+        c *= tl.load(row_stats + 3 * N + i, mask=live, other=0.0)
+    elif FORCE == UNNORMALISED:
+        pull = tl.load(row_stats + 4 * N + i, mask=live, other=0.0)
+        w = exp(tl.load(row_stats + 3 * N + i, mask=live, other=0.0) - tl.load(normaliser))
+        c *= tl.where(pull == 0, 0.0, pull * w) * tl.load(normaliser + 1)
     live &= c != 0
-    top = tl.load(book + N + i, mask=live, other=0.0).to(tl.float32)
-    up = (0.5 * c).to(tl.float32) / tl.load(book + 2 * N + i, mask=live, other=1.0).to(tl.float32)
+    top = tl.load(row_stats + N + i, mask=live, other=0.0).to(tl.float32)
+    up = (0.5 * c).to(tl.float32) / tl.load(row_stats + 2 * N + i, mask=live, other=1.0).to(tl.float32)
     if WHOLE:
         e = exp_below(tl.where(along(live), x, -float("inf")), along(top), HALF)
         write(to, j, e, up, i < N, first, last, SHIFTED, "")
@@ -592,7 +590,7 @@ def emit(
 @jit
 def fused(
     logits: tl.tensor, target: tl.tensor, gradient: tl.tensor, values: tl.tensor, class_weight: tl.tensor,
-    sample_weight: tl.tensor, settled: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
+    sample_weight: tl.tensor, normaliser: tl.tensor, N: tl.int32, C: tl.int32, stride: tl.int64,
     gradient_stride: tl.int64, ignore: tl.int64, a: tl.float64, b: tl.float64, c: tl.float64, inner: tl.float64,
     taper: tl.float64, lift: tl.float64, FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr,
     REDUCTION: tl.constexpr,
@@ -600,8 +598,8 @@ def fused(
 ) -> None:  # fmt: skip
     """Run both passes row by row; the second reads from registers (WHOLE: a row is one tile) or from the caches.
 
-    The gradient is multiplied by `lift`, and under a mean s by `settled`, 1 / Σ s. `values` has one entry per row, or
-    one per program if the value is reduced.
+    The gradient is multiplied by `lift`, and under a mean s by `normaliser`, 1 / Σ s. `values` has one entry per row,
+    or one per program if the value is reduced.
     """
     HALF: tl.constexpr = logits.dtype.element_ty != tl.float32
     i = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
@@ -616,8 +614,8 @@ def fused(
         e, top, rest = whole_rows(x, y, live, j, HALF)
     else:
         top, rest = statistics(at, y, live, C, shift, first, last, U, R, T, K, SHIFTED, "evict_last")
-    if settled is not None:
-        s *= tl.load(settled)
+    if normaliser is not None:
+        s *= tl.load(normaliser)
     log_w, _, pull, value = weigh(margin_of(own, top, rest), s, a, b, c, inner, taper, FAMILY, INNER, TAPER)
     if REDUCTION == NONE:
         tl.store(values + i, value.to(tl.float32), mask=i < N)

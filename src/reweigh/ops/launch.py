@@ -18,14 +18,14 @@ from reweigh.weightings.base import BELL, EMPHASIS
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 # What pass two multiplies the directions by, as in kernels.py.
-GIVEN, SHARED, UNSETTLED = 0, 1, 2
+GIVEN, SHARED, UNNORMALISED = 0, 1, 2
 # A label to ignore that no label is.
 NO_INDEX = -(2**31)
 # Up to so many logits, rows and columns rounded up to powers of two, one program has the batch, in a single launch.
 AT_ONCE = 2**15
 # Of log w: exp of twice as much is still a number in float64.
 BOUND = 300.0
-# So many rows are weighed by one program, and no second one is needed to settle.
+# So many rows are weighed by one program, which needs no second one to merge partial results.
 ROWS_AT_ONCE = 1024
 # Programs that keep a large GPU busy: with fewer rows than this, several share a row in pass two.
 BUSY = 2048
@@ -163,10 +163,12 @@ def value_and_pull(
                 num_warps=min(8, max(4, R * width // 512)),
             )
         elif batch:
-            book = _book(logits, 5)
-            _measure(at, logits, target, book, ignore_index)
-            settled = _weigh(at, book, target, value, factors, weighed, (*choices, bounded), reduced, ignore_index)
-            _emit(at, logits, target, pull, book, settled, None, ignore_index, lift)
+            row_stats = _new_row_stats(logits, 5)
+            _measure(at, logits, target, row_stats, ignore_index)
+            normaliser = _weigh(
+                at, row_stats, target, value, factors, weighed, (*choices, bounded), reduced, ignore_index
+            )
+            _emit(at, logits, target, pull, row_stats, normaliser, None, ignore_index, lift)
         else:
             _fuse(at, logits, target, pull, value, factors, (*weighed, lift), choices, reduction, ignore_index)
     return value, pull
@@ -175,27 +177,27 @@ def value_and_pull(
 @torch.library.custom_op("reweigh::measure", mutates_args=())
 def measure(logits: Tensor, target: Tensor) -> Tensor:
     """Return margin, top and rest of each row, N numbers a line."""
-    book = _book(logits, 3)
+    row_stats = _new_row_stats(logits, 3)
     with _device(logits):
-        _measure(Layout.of(logits, in_place=True), logits, target.contiguous(), book, NO_INDEX)
-    return book
+        _measure(Layout.of(logits, in_place=True), logits, target.contiguous(), row_stats, NO_INDEX)
+    return row_stats
 
 
 @torch.library.custom_op("reweigh::emit", mutates_args=())
-def emit(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -> Tensor:
+def emit(logits: Tensor, target: Tensor, row_stats: Tensor, force: Tensor) -> Tensor:
     """Return force_i (softmax over the others - onehot_y)."""
     pull = torch.empty_like(logits, memory_format=torch.contiguous_format)
     with _device(logits):
-        _emit(Layout.of(logits), logits, target.contiguous(), pull, book, None, force.contiguous(), NO_INDEX, 2.0)
+        _emit(Layout.of(logits), logits, target.contiguous(), pull, row_stats, None, force.contiguous(), NO_INDEX, 2.0)
     return pull
 
 
 @torch.library.custom_op("reweigh::emit_", mutates_args={"logits"})
-def emit_(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -> None:
+def emit_(logits: Tensor, target: Tensor, row_stats: Tensor, force: Tensor) -> None:
     """Overwrite the logits with force_i (softmax over the others - onehot_y)."""
     at = Layout.of(logits, in_place=True)
     with _device(logits):
-        _emit(at, logits, target.contiguous(), logits, book, None, force.contiguous(), NO_INDEX, 2.0)
+        _emit(at, logits, target.contiguous(), logits, row_stats, None, force.contiguous(), NO_INDEX, 2.0)
 
 
 @torch.library.custom_op("reweigh::rescale_", mutates_args={"rows"})
@@ -236,7 +238,7 @@ def _(logits: Tensor, target: Tensor) -> Tensor:
 
 
 @emit.register_fake
-def _(logits: Tensor, target: Tensor, book: Tensor, force: Tensor) -> Tensor:
+def _(logits: Tensor, target: Tensor, row_stats: Tensor, force: Tensor) -> Tensor:
     return torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
 
 
@@ -263,20 +265,22 @@ def _device(x: Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device(x.device) if x.device.type == "cuda" else nullcontext()
 
 
-def _book(logits: Tensor, lines: int) -> Tensor:
+def _new_row_stats(logits: Tensor, lines: int) -> Tensor:
     return logits.new_empty((lines, logits.shape[0]), dtype=torch.float64)
 
 
-def _measure(at: Layout, logits: Tensor, target: Tensor, book: Tensor, ignore_index: int) -> None:
+def _measure(at: Layout, logits: Tensor, target: Tensor, row_stats: Tensor, ignore_index: int) -> None:
     chosen = tile("measure", at)
     kernels.measure[(cdiv(at.n, chosen.R),)](
-        *(logits, target, book, at.n, at.c, at.stride, ignore_index), *chosen.constants(at.c), num_warps=chosen.warps
+        *(logits, target, row_stats, at.n, at.c, at.stride, ignore_index),
+        *chosen.constants(at.c),
+        num_warps=chosen.warps,
     )
 
 
 def _weigh(
     at: Layout,
-    book: Tensor,
+    row_stats: Tensor,
     target: Tensor,
     value: Tensor,
     factors: tuple[Tensor | None, Tensor | None],
@@ -285,19 +289,19 @@ def _weigh(
     reduced: int,
     ignore_index: int,
 ) -> Tensor | None:
-    """Weigh all rows over the batch; return what is settled, None where one program has done it all."""
+    """Weigh all rows over the batch; return top and scale, or None where one program has normalised, too."""
     B = power_of_two(at.n) if at.n <= ROWS_AT_ONCE else 128
     programs = cdiv(at.n, B)
-    settled = None if programs == 1 else book.new_empty(2 + 4 * programs)
+    normaliser = None if programs == 1 else row_stats.new_empty(2 + 4 * programs)
     kernels.weigh_rows[(programs,)](
-        *(book, target, value, settled, *factors, at.n, at.c, ignore_index, *weighed),
-        *(*choices, reduced, True, programs == 1, B),
+        *(row_stats, target, value, normaliser, *factors, at.n, at.c, ignore_index, *weighed),
+        *(*choices, reduced, programs == 1, B),
         num_warps=max(4, B // 64),
     )
-    if settled is not None:
+    if normaliser is not None:
         wide = min(256, power_of_two(programs))
-        kernels.settle[(1,)](settled, value, programs, reduced, True, wide, num_warps=4)
-    return settled
+        kernels.merge[(1,)](normaliser, value, programs, reduced, wide, num_warps=4)
+    return normaliser
 
 
 def _emit(
@@ -305,8 +309,8 @@ def _emit(
     logits: Tensor,
     target: Tensor,
     to: Tensor,
-    book: Tensor,
-    settled: Tensor | None,
+    row_stats: Tensor,
+    normaliser: Tensor | None,
     force: Tensor | None,
     ignore_index: int,
     lift: float,
@@ -316,9 +320,9 @@ def _emit(
     rows, steps = cdiv(at.n, chosen.R), cdiv(reach, chosen.step)
     span = cdiv(steps, min(steps, cdiv(BUSY, rows))) * chosen.step
     parts = cdiv(reach, span)
-    kind = GIVEN if force is not None else SHARED if settled is None else UNSETTLED
+    kind = GIVEN if force is not None else SHARED if normaliser is None else UNNORMALISED
     kernels.emit[(rows * parts,)](
-        *(logits, target, to, book, settled, force, at.n, at.c, at.stride, at.out_stride, ignore_index),
+        *(logits, target, to, row_stats, normaliser, force, at.n, at.c, at.stride, at.out_stride, ignore_index),
         *(parts, span, lift, kind, *chosen.constants(at.c)),
         num_warps=chosen.warps,
     )
@@ -337,16 +341,16 @@ def _fuse(
     ignore_index: int,
 ) -> None:
     """Read the logits and write the gradient in one pass."""
-    settled = None
+    normaliser = None
     if reduction == "mean":
-        settled = logits.new_empty(1, dtype=torch.float64)
+        normaliser = logits.new_empty(1, dtype=torch.float64)
         block = min(power_of_two(at.n), 8192)
-        kernels.count[(1,)](settled, target, *factors, at.n, at.c, ignore_index, block, num_warps=16)
+        kernels.count[(1,)](normaliser, target, *factors, at.n, at.c, ignore_index, block, num_warps=16)
     chosen = tile("fused", at)
     programs = cdiv(at.n, chosen.R)
     values = value if reduction == "none" else logits.new_empty(programs, dtype=torch.float32)
     kernels.fused[(programs,)](
-        *(logits, target, pull, values, *factors, settled),
+        *(logits, target, pull, values, *factors, normaliser),
         *(at.n, at.c, at.stride, at.out_stride, ignore_index, *weighed),
         *(*choices, REDUCTIONS[reduction], *chosen.constants(at.c)),
         num_warps=chosen.warps,
