@@ -214,7 +214,7 @@ def evaluate(
         # the value has derivatives by parameters and factors, too, as a function of fixed margins
         labels = _read(logits, target, settings, factors)
         shown, _ = _weigh(logits, _margin_of(logits.detach(), labels), labels, settings, log_normaliser)
-    inputs = (shown, logits, target, *factors, log_normaliser, settings, *settings.parameters)
+    inputs = (shown, logits, settings, target, *factors, log_normaliser, *settings.parameters)
     function: Callable[..., Any]
     if not torch.compiler.is_compiling():
         function = _DesignedForward.apply
@@ -235,33 +235,31 @@ class _Designed(torch.autograd.Function):
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:  # torch binds named arguments at every call
-        shown, logits, target, weight, pos_weight, sample_weight, log_normaliser, settings, *parameters = inputs
-        settings, factors = _with(settings, parameters), Factors(weight, pos_weight, sample_weight)
+        shown, logits, settings, target, *others = inputs
+        settings, factors, log_normaliser = _unpacked(settings, others)
         has_rows = ops.has_rows(logits, target)
         if has_rows and shown is None and ops.supports(logits, settings, factors, log_normaliser):
             return ops.value_and_pull(logits, target, settings, factors)
         labels = _read(logits, target, settings, factors)
-        size = logits.new_empty(0)
-        if labels.kind == "index" and has_rows:
+        if labels.kind == "index" and not has_rows:
+            m, pull, scale = margin_and_pull(logits, labels.target)
+            value, force = _weigh(logits, m, labels, settings, log_normaliser)
+            return value if shown is None else shown.clone(), force / scale, pull
+        if labels.kind == "index":
             row_stats = ops.measure(logits, labels.target)
             value, force = _weigh(logits, row_stats[0], labels, settings, log_normaliser)
             pull = ops.emit(logits, labels.target, row_stats, force)
-        elif labels.kind == "index":
-            m, pull, scale = margin_and_pull(logits, labels.target)
-            value, force = _weigh(logits, m, labels, settings, log_normaliser)
-            size = force / scale
         else:
             m = _margin_of(logits, labels)
             value, force = _weigh(logits, m, labels, settings, log_normaliser)
             pull = _pull_of(logits, m, labels, force)
-        return value if shown is None else shown.clone(), size, pull
+        return value if shown is None else shown.clone(), value.new_empty(0), pull
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        _, logits, target, weight, pos_weight, sample_weight, log_normaliser, ctx.settings, *parameters = inputs
+        _, logits, ctx.settings, *others = inputs
         _, size, pull = output
-        factors = (weight, pos_weight, sample_weight, log_normaliser)
-        ctx.save_for_backward(size, pull, logits, target, *factors, *parameters)
+        ctx.save_for_backward(size, pull, logits, *others)
         ctx.mark_non_differentiable(size, pull)
         ctx.is_scaled = False
         ctx.set_materialize_grads(False)
@@ -274,13 +272,13 @@ class _Designed(torch.autograd.Function):
         if factor is None or not ctx.needs_input_grad[1]:
             return of_shown, None, *constants
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # to be differentiated again
-            gradient = _gradient(factor, logits, *others[:5], ctx.settings, *others[5:])
+            gradient = _gradient(factor, logits, ctx.settings, *others)
             return of_shown, gradient.to(logits.dtype), *constants
         factor = factor * size if size.numel() else factor
         if torch.compiler.is_compiling():
             return of_shown, (_along(factor.to(pull.dtype), pull) * pull).to(logits.dtype), *constants
         if ctx.is_scaled:  # an earlier backward pass has returned the pull
-            _, _, pull = _Designed.forward(None, logits, *others[:5], ctx.settings, *others[5:])
+            _, _, pull = _Designed.forward(None, logits, ctx.settings, *others)
         ctx.is_scaled = True
         return of_shown, _scaled(pull.data, factor).to(logits.dtype), *constants
 
@@ -295,7 +293,7 @@ class _DesignedForward(_Designed):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
         _Designed.setup_context(ctx, inputs, output)
-        ctx.save_for_forward(*inputs[1:7], *inputs[8:])
+        ctx.save_for_forward(inputs[1], *inputs[3:])
         ctx.shape = output[0].shape
 
     @staticmethod
@@ -307,7 +305,7 @@ class _DesignedForward(_Designed):
         if along is None:
             return shown, None, None
         logits, *others = ctx.saved_tensors
-        slope = statistic(_gradient(1.0, logits, *others[:5], ctx.settings, *others[5:]) * along)
+        slope = statistic(_gradient(1.0, logits, ctx.settings, *others) * along)
         if not ctx.shape:
             slope = slope.sum()
         elif ctx.shape != slope.shape:  # else one value for every logit
@@ -328,28 +326,19 @@ def _scaled(pull: Tensor, factor: Tensor) -> Tensor:
         return along * pull
 
 
-def _with(settings: Settings, parameters: Sequence[Tensor]) -> Settings:
-    """Return the settings with these tensors in place of those in the weighting and the taper."""
-    if not parameters or torch.compiler.is_compiling():  # compiled, they are those that the settings have
-        return settings
-    remaining = iter(parameters)
-    weighting, taper = map_tensors((settings.weighting, settings.taper), lambda *_: next(remaining))
-    return replace(settings, weighting=weighting, taper=taper)
+def _unpacked(settings: Settings, others: Sequence[Any]) -> tuple[Settings, Factors, Tensor | None]:
+    """Return the settings with the last of these tensors in the weighting and the taper; factors; log normaliser."""
+    *factors, log_normaliser = others[:4]
+    if settings.parameters and not torch.compiler.is_compiling():  # compiled, they are those that the settings have
+        remaining = iter(others[4:])
+        weighting, taper = map_tensors((settings.weighting, settings.taper), lambda *_: next(remaining))
+        settings = replace(settings, weighting=weighting, taper=taper)
+    return settings, Factors(*factors), log_normaliser
 
 
-def _gradient(
-    factor: Tensor | float,
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    pos_weight: Tensor | None,
-    sample_weight: Tensor | None,
-    log_normaliser: Tensor | None,
-    settings: Settings,
-    *parameters: Tensor,
-) -> Tensor:
+def _gradient(factor: Tensor | float, logits: Tensor, settings: Settings, target: Tensor, *others: Any) -> Tensor:
     """Return the designed gradient for an incoming factor per value, shaped like the logits, with a graph."""
-    settings, factors = _with(settings, parameters), Factors(weight, pos_weight, sample_weight)
+    settings, factors, log_normaliser = _unpacked(settings, others)
     labels = _read(logits, target, settings, factors)
     m = _margin_of(logits, labels)
     _, force = _weigh(logits, m, labels, settings, log_normaliser)
@@ -398,12 +387,9 @@ def _weigh(
 
     The force is what softmax over the others - onehot, twice the unit direction, is multiplied by: s w · scale / 2.
     """
-    s, taper, weighting = labels.s, settings.taper, settings.weighting
-    if settings.parameters:
-        chosen = select_parameters((weighting, taper), labels.classes, labels.num_classes, labels.positions)
-        weighting, taper = chosen
+    s, is_idle = labels.s, _is_idle(m, labels)
+    weighting, taper = _parameters_of(labels, settings)
     log_p, log_q = log_probabilities(m)
-    is_idle = _is_idle(m, labels)
     log_w = weighting.log_weight(log_p, log_q).masked_fill(is_idle, -math.inf)
     mean = _mean(labels, settings) if settings.reduction == "mean" else 1.0
     scale = group_size(settings.process_group) if settings.has_shares else mean
@@ -444,6 +430,15 @@ def _log_normaliser(log_w: Tensor, is_idle: Tensor, labels: Labels, settings: Se
     """Return the logarithm of what is divided by, 0 where that is 0: weights of 0 stay 0."""
     log_z = _log_total(log_w, is_idle, labels, settings) if given is None else given.to(log_w.device, log_w.dtype)
     return log_z.masked_fill(is_log_zero(log_z), 0.0)
+
+
+def _parameters_of(labels: Labels, settings: Settings) -> tuple[Weighting, Parameter]:
+    """Return weighting and taper with parameters by class or example aligned with the labels."""
+    parts = (settings.weighting, settings.taper)
+    if not settings.parameters:
+        return parts
+    chosen: tuple[Weighting, Parameter] = select_parameters(parts, labels.classes, labels.num_classes, labels.positions)
+    return chosen
 
 
 def _mean(labels: Labels, settings: Settings) -> Tensor | float:
@@ -581,7 +576,7 @@ def log_normaliser_of(logits: Tensor, target: Tensor, settings: Settings, factor
         raise ValueError("log_normaliser adds up over micro-batches under normalise='batch', not under 'class'")
     labels = _read(logits, target, settings, factors)
     m = _margin_of(logits, labels)
-    weighting = select_parameters(settings.weighting, labels.classes, labels.num_classes, labels.positions)
+    weighting, _ = _parameters_of(labels, settings)
     is_idle = _is_idle(m, labels)
     log_w = weighting.log_weight(*log_probabilities(m)).masked_fill(is_idle, -math.inf)
     log_z = _log_total(log_w, is_idle, labels, settings)
@@ -632,9 +627,8 @@ def batch_stats(
     labels = _read(logits, target, settings, factors)
     m = _margin_of(logits, labels)
     log_p, log_q = log_probabilities(m)
-    parts = (settings.weighting, settings.taper)
-    chosen, chosen_taper = select_parameters(parts, labels.classes, labels.num_classes, labels.positions)
-    log_w = chosen.log_weight(log_p, log_q)
+    weighting, chosen_taper = _parameters_of(labels, settings)
+    log_w = weighting.log_weight(log_p, log_q)
     # relative to the largest: a batch of examples that are all fitted has shares although every norm underflows
     log_norm = log_w + log_taper(log_q, chosen_taper)
     is_idle = _is_idle(m, labels)

@@ -390,7 +390,7 @@ def weigh_rows(
     FAMILY: tl.constexpr, INNER: tl.constexpr, TAPER: tl.constexpr, BOUNDED: tl.constexpr, REDUCTION: tl.constexpr,
     ALONE: tl.constexpr, B: tl.constexpr
 ) -> None:  # fmt: skip
-    """Weigh B rows over the batch; a single program (ALONE) also normalises, others append partial results to `normaliser`."""
+    """Weigh B rows over the batch; one program ALONE also normalises, several write partial results to `normaliser`."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     y, live = labels(target, i, N, C, ignore)
     s = importance(y, i, live, class_weight, sample_weight)
