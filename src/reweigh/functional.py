@@ -246,9 +246,9 @@ class _Designed(torch.autograd.Function):
             value, force = _weigh(logits, m, labels, settings, log_normaliser)
             return value if shown is None else shown.clone(), force / scale, pull
         if labels.kind == "index":
-            row_stats = ops.measure(logits, labels.target)
+            row_stats = ops.operators().measure(logits, labels.target)
             value, force = _weigh(logits, row_stats[0], labels, settings, log_normaliser)
-            pull = ops.emit(logits, labels.target, row_stats, force)
+            pull = ops.operators().emit(logits, labels.target, row_stats, force)
         else:
             m = _margin_of(logits, labels)
             value, force = _weigh(logits, m, labels, settings, log_normaliser)
@@ -319,7 +319,7 @@ def _scaled(pull: Tensor, factor: Tensor) -> Tensor:
     along = _along(factor.to(pull.dtype), pull)
     try:
         if ops.has_rows(pull):
-            ops.rescale(pull, factor)
+            ops.operators().rescale_(pull, factor)
             return pull
         return pull.mul_(along)
     except RuntimeError:  # several factors, inside `vmap`

@@ -162,7 +162,7 @@ class LinearCriterion(SettingsMixin):
         bias: Tensor | None,
         sample_weight: Tensor | None,
         log_normaliser: Tensor | float | None,
-    ) -> tuple[tuple[Tensor, Tensor, Tensor | None], Labels]:
+    ) -> tuple[tuple[Tensor, Tensor, Tensor | None], Examples]:
         needed = {"hidden": hidden, "weight": weight, "target": target}
         check_tensors(needed, {"bias": bias, "sample_weight": sample_weight})
         check_call(hidden, target, settings, Factors(self.weight, None, sample_weight), log_normaliser)
@@ -193,10 +193,10 @@ class LinearCriterion(SettingsMixin):
             half = torch.get_autocast_dtype(kind)
             layer = (layer[0].to(half), weight.to(half), None if bias is None else bias.to(half))
         chunk = self.chunk or max(1, (CPU_CHUNK if kind == "cpu" else CHUNK) // num_classes)
-        return layer, Labels(index.flatten(), s.flatten(), valid.flatten(), chunk)
+        return layer, Examples(index.flatten(), s.flatten(), valid.flatten(), chunk)
 
 
-class Labels(NamedTuple):
+class Examples(NamedTuple):
     """Class indices (0 where ignored), s = class weight x sample weight x valid, valid, and the size of a chunk."""
 
     target: Tensor
@@ -227,7 +227,7 @@ class _Linear(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        labels: Labels,
+        labels: Examples,
         settings: Settings,
         log_normaliser: Tensor | float | None,
     ) -> Tensor:
@@ -286,7 +286,7 @@ def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
 
 
 def _accumulate(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Labels, settings: Settings, wanted: tuple[bool, ...]
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Examples, settings: Settings, wanted: tuple[bool, ...]
 ) -> Sums:
     """Return the sums over all chunks; of the gradients of hidden, weight and bias those that are wanted."""
     total, bound, room = (labels.s.new_zeros(()) for _ in range(3))
@@ -340,8 +340,13 @@ def _accumulate(
 def _margin_and_push(z: Tensor, y: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Return the margins of a chunk, and what turns their coefficients into the gradient of z, which is overwritten."""
     if ops.has_rows(z, y):
-        row_stats = ops.measure(z, y)
-        return row_stats[0], lambda coefficient: ops.emit_in_place(z, y, row_stats, coefficient / 2)
+        row_stats = ops.operators().measure(z, y)
+
+        def push(coefficient: Tensor) -> Tensor:
+            ops.operators().emit_(z, y, row_stats, coefficient / 2)
+            return z
+
+        return row_stats[0], push
     m, pull, scale = margin_and_pull(z, y)
     return m, lambda coefficient: pull.mul_((coefficient / (2 * scale)).to(pull.dtype)[:, None]).to(z.dtype)
 
@@ -349,7 +354,7 @@ def _margin_and_push(z: Tensor, y: Tensor) -> tuple[Tensor, Callable[[Tensor], T
 def _rescale(sums: Tensor, factor: Tensor) -> None:
     """Multiply sums by a factor that is mostly 1; where that can be seen for free, skip it."""
     if ops.has_rows(sums):
-        ops.rescale(sums, factor)
+        ops.operators().rescale_(sums, factor)
     elif torch.compiler.is_compiling() or sums.device.type != "cpu" or factor != 1:
         sums *= factor
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
@@ -65,47 +66,21 @@ def value_and_pull(
     logits: Tensor, target: Tensor, settings: Settings, factors: Factors
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the value of a supported call, a size (empty where it is 1), and a pull: size * pull is the gradient."""
-    from reweigh.ops.launch import value_and_pull
-
     form = form_of(settings.weighting)
     assert form is not None
     # a gradient in float16 is kept N times as large: divided by N, small entries would be lost before a loss scale
     lift = float(len(target)) if logits.dtype == torch.float16 and settings.reduction == "mean" else 1.0
     numbers = [float(x) for x in (form.a, form.b, form.c, form.inner, settings.taper, lift)]
     weighed = (form.family, numbers, settings.normalise == "batch", settings.reduction, settings.ignore_index)
-    value, pull = value_and_pull(logits, target, factors.weight, factors.sample_weight, *weighed)
+    value, pull = operators().value_and_pull(logits, target, factors.weight, factors.sample_weight, *weighed)
     return value, value.new_full((), 1 / lift) if lift != 1 else value.new_empty(0), pull
 
 
-def measure(logits: Tensor, target: Tensor) -> Tensor:
-    """Return row statistics in float64, N numbers a line: the margins first, then what `emit` needs of each row."""
-    from reweigh.ops.launch import measure
+def operators() -> ModuleType:
+    """Return the module of the operators, which imports Triton: `measure`, `emit`, `emit_` and `rescale_` for rows."""
+    from reweigh.ops import launch
 
-    row_stats: Tensor = measure(logits, target)
-    return row_stats
-
-
-def emit(logits: Tensor, target: Tensor, row_stats: Tensor, force: Tensor) -> Tensor:
-    """Return force_i (softmax over the others - onehot_y), shaped like the logits."""
-    from reweigh.ops.launch import emit
-
-    pull: Tensor = emit(logits, target, row_stats, force)
-    return pull
-
-
-def emit_in_place(logits: Tensor, target: Tensor, row_stats: Tensor, force: Tensor) -> Tensor:
-    """Overwrite the logits with `emit`'s result and return them."""
-    from reweigh.ops.launch import emit_
-
-    emit_(logits, target, row_stats, force)
-    return logits
-
-
-def rescale(rows: Tensor, factor: Tensor) -> None:
-    """Multiply rows (N, C) in place by one factor, or one a row; next to nothing is done where it is 1."""
-    from reweigh.ops.launch import rescale_
-
-    rescale_(rows, factor)
+    return launch
 
 
 def _has_indices(target: Tensor, logits: Tensor) -> bool:

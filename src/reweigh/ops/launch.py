@@ -202,7 +202,7 @@ def emit_(logits: Tensor, target: Tensor, row_stats: Tensor, force: Tensor) -> N
 
 @torch.library.custom_op("reweigh::rescale_", mutates_args={"rows"})
 def rescale_(rows: Tensor, factor: Tensor) -> None:
-    """Multiply rows by one factor, or one a row."""
+    """Multiply rows (N, C) by one factor, or one a row; next to nothing is done where it is 1."""
     at = Layout.of(rows, in_place=True)
     n, c, stride, K, factor_stride = at.n, at.c, at.stride, at.K, factor.stride(0) if factor.ndim else 0
     even = n * c & -(n * c)  # the largest power of two that divides it
