@@ -22,8 +22,9 @@ from torch import Tensor
 
 from reweigh.criterion import Criterion
 from reweigh.emphasis import emphasis_of
-from reweigh.lab.objectives import loss_from, weighting_from
+from reweigh.lab.objectives import loss_from
 from reweigh.lab.spec import parse
+from reweigh.lab.weightings import weighting_from
 from reweigh.streams import generator
 
 CLASSES, DRAWS, POINTS = 10, 48, 49

@@ -11,10 +11,10 @@ from paper.findings import Results
 from paper.protocols import dm_parameters
 from reweigh.lab.figures.curves import curve_of
 from reweigh.lab.figures.figure import Figure, Lines, Series
-from reweigh.lab.objectives import weighting_from
 from reweigh.lab.report.collect import Group, group, spread
 from reweigh.lab.report.figures import dynamics, line
 from reweigh.lab.spec import parse
+from reweigh.lab.weightings import weighting_from
 from reweigh.weightings import Weighting
 
 NAMES = ("1b", "2", "grid")

@@ -111,7 +111,8 @@ def _small(net: str) -> str:
 
 
 def _short_method(method: Expression) -> Expression:
-    from reweigh.lab.objectives import class_of, parameters_of
+    from reweigh.lab.objectives import class_of
+    from reweigh.lab.weightings import parameters_of
 
     known = tuple(parameters_of(class_of("method", method.name)))
     given = dict(method.bind(known).kwargs) | {key: value for key, value in _SHORT.items() if key in known}

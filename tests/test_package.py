@@ -53,6 +53,15 @@ def test_importing_the_library_loads_few_modules(code: str, limit: int) -> None:
     assert not modules & {"typer", "PIL", "safetensors", "sklearn", "matplotlib", "pyarrow", "gensim", "scipy"}
 
 
+def test_drawing_a_weighting_imports_no_method_or_net() -> None:
+    code = "from reweigh.lab.cli.app import app; app(['edf', 'DM(0.5, 8)'], standalone_mode=False)"
+    modules = loaded_by(code)
+    assert "reweigh.lab.figures.curves" in modules
+    assert not any(
+        name.startswith(("reweigh.lab.methods", "reweigh.lab.nets", "reweigh.lab.batches")) for name in modules
+    )
+
+
 def imports(path: Path) -> set[str]:
     """Return the modules of this repository that a file imports, including nested imports."""
     names = set()

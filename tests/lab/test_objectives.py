@@ -12,10 +12,11 @@ from torch import Tensor
 
 from reweigh.lab import objectives
 from reweigh.lab.figures.curves import curve_of
-from reweigh.lab.objectives import KINDS, kind_of, loss_from, parameters_of, rescale_objective, weighting_from
+from reweigh.lab.objectives import KINDS, kind_of, loss_from, rescale_objective
 from reweigh.lab.report.catalogue import catalogue, sliders_of
 from reweigh.lab.search.space import parse_space
 from reweigh.lab.spec import Run, parse
+from reweigh.lab.weightings import WEIGHTINGS, parameters_of, weighting_from
 from reweigh.losses import Loss
 from reweigh.weightings import Weighting
 
@@ -44,10 +45,10 @@ class MyLoss(Loss):
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    objectives.WEIGHTINGS.append(Mine)
+    WEIGHTINGS.append(Mine)
     objectives.LOSSES.append(MyLoss)
     yield
-    objectives.WEIGHTINGS.remove(Mine)
+    WEIGHTINGS.remove(Mine)
     objectives.LOSSES.remove(MyLoss)
 
 
@@ -92,7 +93,7 @@ def test_names_are_unique() -> None:
 
 def test_what_is_on_by_default_in_a_weighting_would_be_lost() -> None:
     """`bound` leaves out the flags that are off, so that a flag added later renames no run."""
-    defaults = [default for cls in objectives.WEIGHTINGS for default in parameters_of(cls).values()]
+    defaults = [default for cls in WEIGHTINGS for default in parameters_of(cls).values()]
     assert True not in [default for default in defaults if isinstance(default, bool)]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reweigh import CCE, DM, GCE, MAE, Curve, Tapered, Weighting
-from reweigh.lab.objectives import weighting_from
 from reweigh.lab.spec import parse
+from reweigh.lab.weightings import weighting_from
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ needs only to be exported by `reweigh.weightings`.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from types import EllipsisType
 from typing import Any, cast
 
@@ -17,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from reweigh import weightings
 from reweigh.checks import flag, nearest
 from reweigh.lab.methods import Context, Method
 from reweigh.lab.methods.active_bias import ActiveBias
@@ -40,8 +38,9 @@ from reweigh.lab.methods.selection import OHEM, SIGUA, SIGUABC, CoTeaching, Deco
 from reweigh.lab.methods.self_paced import SPCL, SelfPaced
 from reweigh.lab.methods.soft_labels import JointLabels, SoftLabels
 from reweigh.lab.methods.video import CAE, DRSA
-from reweigh.lab.spec.expression import Expression, Value, canonical
+from reweigh.lab.spec.expression import Expression, Value
 from reweigh.lab.spec.schedule import rescale_schedules
+from reweigh.lab.weightings import WEIGHTINGS, build, check_arguments, parameters_of
 from reweigh.losses import (
     ANL_CE,
     NCE_AGCE,
@@ -60,16 +59,7 @@ from reweigh.losses import (
 )
 from reweigh.noise import map_matrix, symmetric_matrix
 from reweigh.noise.files import read_array
-from reweigh.weightings import FromCallable, FromLoss, PerClass, Product, Scaled, Sum, Weighting
 
-_WITHOUT_NAME = (Weighting, Sum, Product, Scaled, PerClass, FromCallable, FromLoss)
-"""Not written by name: combinations are written with + and *, the others hold functions or tensors."""
-
-WEIGHTINGS: list[type[Weighting]] = [
-    cls
-    for cls in (getattr(weightings, name) for name in sorted(weightings.__all__, key=str.casefold))
-    if isinstance(cls, type) and issubclass(cls, Weighting) and cls not in _WITHOUT_NAME
-]
 LOSSES: list[type[Loss]] = [
     *(LabelSmoothing, BootstrapSoft, BootstrapHard, Forward, Backward, LogitAdjustment, BalancedSoftmax),
     *(NCE_RCE, NCE_AGCE, ANL_CE, LogitClip, FullMAE, Brier),
@@ -84,9 +74,6 @@ METHODS: list[Callable[..., Method]] = [
 ]
 KINDS: dict[str, Sequence[Callable[..., Any]]] = {"weighting": WEIGHTINGS, "loss": LOSSES, "method": METHODS}
 """Field of `Run` -> the classes that it can name."""
-
-_SUPPLIED = ("context", "reduction", "class_counts")
-"""Arguments that come from the run and not from the expression."""
 
 
 def kind_of(name: str) -> str | None:
@@ -106,21 +93,6 @@ def class_of(kind: str, name: str) -> Callable[..., Any]:
         hint = nearest(name, list(named)) if other is None else f"it is a {other}: use --{other}"
         raise ValueError(f"no {kind} is named {name!r}; {hint}")
     return named[name]
-
-
-@lru_cache(maxsize=256)
-def parameters_of(function: Callable[..., Any]) -> Mapping[str, Value | EllipsisType]:
-    """Return the parameters that an expression may set, with their defaults; `...` marks a required one.
-
-    >>> from reweigh import DM, SL
-    >>> parameters_of(SL), parameters_of(DM)
-    ({'alpha': 0.1, 'b': 9.21}, {'lam': Ellipsis, 'beta': Ellipsis})
-    """
-    return {
-        name: ... if parameter.default is parameter.empty else canonical(parameter.default)
-        for name, parameter in inspect.signature(function).parameters.items()
-        if name not in _SUPPLIED
-    }
 
 
 def bound(expression: Expression) -> Expression:
@@ -189,29 +161,6 @@ def rescale_objective(expression: Expression, share: float) -> Expression:
     return _without_defaults(Expression(expression.name, (), tuple(values.items())), parameters)
 
 
-def weighting_from(expression: Expression) -> Weighting:
-    """Build the weighting that an expression names; schedules must have been replaced by their values.
-
-    >>> from reweigh.lab.spec import parse
-    >>> weighting_from(parse("Tapered(DM(1, 16), 5e-7) + 0.5 * MAE"))
-    Tapered(weighting=DM(lam=1, beta=16), taper=5e-07) + 0.5 * MAE()
-    >>> weighting_from(parse("DMM(1, 2)"))
-    Traceback (most recent call last):
-        ...
-    ValueError: no weighting is named 'DMM'; did you mean 'DM'?
-    """
-    if expression.name in ("+", "*"):
-        factors = [value for value in expression.args if not isinstance(value, Expression)]
-        terms = tuple(weighting_from(value) for value in expression.args if isinstance(value, Expression))
-        combined = terms[0] if len(terms) == 1 else Sum(terms) if expression.name == "+" else Product(terms)
-        for factor in factors:  # numbers: `Expression` accepts nothing else
-            combined = Scaled(combined, cast(float, factor))
-        return combined
-    cls = class_of("weighting", expression.name)
-    weighting: Weighting = _build(cls, expression, check_arguments(cls, expression), weighting_from, {})
-    return weighting
-
-
 def loss_from(expression: Expression, num_classes: int, class_counts: npt.ArrayLike | Tensor) -> Loss:
     """Build the loss that an expression names; schedules must have been replaced by their values.
 
@@ -231,7 +180,7 @@ def loss_from(expression: Expression, num_classes: int, class_counts: npt.ArrayL
     cls = class_of("loss", expression.name)
     arguments = check_plain_arguments(cls, expression)
     supplied = {"reduction": "mean", "class_counts": class_counts}
-    loss: Loss = _build(cls, expression, arguments, partial(named_matrix, num_classes=num_classes), supplied)
+    loss: Loss = build(cls, expression, arguments, partial(named_matrix, num_classes=num_classes), supplied)
     return loss
 
 
@@ -244,18 +193,8 @@ def method_from(expression: Expression, context: Context) -> Method:
     cls = class_of("method", expression.name)
     arguments = check_plain_arguments(cls, expression)
     matrix = partial(named_matrix, num_classes=context.num_classes)
-    method: Method = _build(cls, expression, arguments, matrix, {"context": context})
+    method: Method = build(cls, expression, arguments, matrix, {"context": context})
     return method
-
-
-def check_arguments(function: Callable[..., Any], expression: Expression) -> dict[str, Value]:
-    """Return the arguments of an expression by name; refuse unknown and missing ones."""
-    parameters = parameters_of(function)
-    arguments = dict(expression.bind(tuple(parameters)).kwargs)
-    missing = [name for name, default in parameters.items() if default is ... and name not in arguments]
-    if missing:
-        raise ValueError(f"{expression}: {expression.name} needs {' and '.join(missing)}")
-    return arguments
 
 
 def check_plain_arguments(function: Callable[..., Any], expression: Expression) -> dict[str, Value]:
@@ -298,22 +237,6 @@ def named_matrix(expression: Expression, num_classes: int) -> npt.NDArray[np.flo
     if not isinstance(targets, tuple) or len(targets) != num_classes:
         raise ValueError(f"{expression} needs {num_classes} targets, one for every class")
     return map_matrix(np.asarray(targets), rate)
-
-
-def _build(
-    function: Callable[..., Any],
-    expression: Expression,
-    arguments: Mapping[str, Value],
-    convert: Callable[[Expression], Any],
-    supplied: Mapping[str, Any],
-) -> Any:
-    """Call a class with converted arguments of an expression and those of `supplied` that it takes."""
-    accepted = inspect.signature(function).parameters
-    try:
-        values = {key: convert(value) if isinstance(value, Expression) else value for key, value in arguments.items()}
-        return function(**{key: value for key, value in supplied.items() if key in accepted}, **values)
-    except TypeError as error:  # in an expression, a value of a wrong type is a wrong value
-        raise ValueError(f"{expression}: {error}") from error
 
 
 def _without_defaults(expression: Expression, parameters: Mapping[str, Value | EllipsisType]) -> Expression:

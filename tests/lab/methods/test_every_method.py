@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_leaves
 
 from reweigh.lab import objectives
 from reweigh.lab.methods import Context
-from reweigh.lab.objectives import method_from, parameters_of
+from reweigh.lab.objectives import method_from
 from reweigh.lab.spec import parse
 from reweigh.lab.train.checkpoint import load, save
+from reweigh.lab.weightings import parameters_of
 
 MASK = "[[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]"
 METHODS = [

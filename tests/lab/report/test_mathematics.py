@@ -10,10 +10,10 @@ import torch
 
 from reweigh import batch_stats
 from reweigh.emphasis import emphasis_share, emphasis_variance, integral, potential, potential_range
-from reweigh.lab.objectives import weighting_from
 from reweigh.lab.report import explorer_page
 from reweigh.lab.report.catalogue import catalogue
 from reweigh.lab.spec import parse
+from reweigh.lab.weightings import weighting_from
 
 P = (0.0, 1e-6, 0.02, 0.1, 0.25, 1 / 3, 0.5, 0.71, 0.9, 0.999, 1.0)
 INTERVALS = ((0.0, 0.1), (0.0, 0.5), (0.4, 0.5), (0.9, 1.0))

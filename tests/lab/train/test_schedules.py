@@ -10,9 +10,9 @@ from torch import Tensor
 
 from paper.protocols import authors, paper
 from reweigh.criterion import Criterion
-from reweigh.lab.objectives import WEIGHTINGS, parameters_of, weighting_from
 from reweigh.lab.spec import Expression, parse
 from reweigh.lab.train.schedules import learning_rate, over_steps, taper_at, weighting_in_tensors
+from reweigh.lab.weightings import WEIGHTINGS, parameters_of, weighting_from
 from reweigh.weightings import Weighting
 
 SCHEDULED = [

@@ -44,7 +44,7 @@ def edf(
     scale; robustness theorems require it to be bounded.
     """
     from reweigh.lab.figures.curves import curve_of
-    from reweigh.lab.objectives import weighting_from
+    from reweigh.lab.weightings import weighting_from
 
     check_output("--output", output, (".svg", ".png"))
     expressions = [parse(text) for text in weightings]

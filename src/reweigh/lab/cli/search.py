@@ -198,9 +198,9 @@ def trials_table(outcome: Outcome) -> RenderableType:
 def _write_page(outcome: Outcome, path: Path) -> None:
     from reweigh.lab.figures.curves import curve_of
     from reweigh.lab.figures.draw_curves import curves_svg
-    from reweigh.lab.objectives import weighting_from
     from reweigh.lab.record.files import replace_file
     from reweigh.lab.search.page import page
+    from reweigh.lab.weightings import weighting_from
 
     best = outcome.best
     setting = {} if best is None else {**outcome.plan.fields, **outcome.setting(best)}

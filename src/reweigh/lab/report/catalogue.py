@@ -12,8 +12,8 @@ from importlib.resources import files
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from reweigh.functional import PUBLISHED_TAPER
-from reweigh.lab.objectives import WEIGHTINGS, parameters_of, weighting_from
 from reweigh.lab.spec import parse
+from reweigh.lab.weightings import WEIGHTINGS, parameters_of, weighting_from
 from reweigh.weightings import Curve, Weighting
 
 

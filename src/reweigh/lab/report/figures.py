@@ -9,10 +9,10 @@ from reweigh.errors import DataError
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, TEST
 from reweigh.lab.figures.curves import density_of
 from reweigh.lab.figures.figure import Bars, Figure, Heat, Lines, Series, Stack, thin
-from reweigh.lab.objectives import weighting_from
 from reweigh.lab.report.collect import Group
 from reweigh.lab.spec import is_scheduled, parse
 from reweigh.lab.train.schedules import over_steps
+from reweigh.lab.weightings import weighting_from
 
 DENSITY_POINTS = 81
 BINS = 10

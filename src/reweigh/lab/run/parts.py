@@ -22,12 +22,12 @@ from reweigh.lab.methods.protocol import Context, Method
 from reweigh.lab.nets.net import Net
 from reweigh.lab.nets.registry import build, needs_large_stem
 from reweigh.lab.nets.weights import load_weights
-from reweigh.lab.objectives import weighting_from
 from reweigh.lab.record.files import sha256_of
 from reweigh.lab.run.material import Material
 from reweigh.lab.spec import Expression, Run, is_scheduled, parse
 from reweigh.lab.train.distributed import IgnoringCriterion, Ranks, ShardLoss
 from reweigh.lab.train.schedules import learning_rate, over_steps, taper_at, weighting_in_tensors
+from reweigh.lab.weightings import weighting_from
 from reweigh.streams import generator
 from reweigh.weightings import ForwardSymmetric, Weighting
 

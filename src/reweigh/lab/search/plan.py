@@ -165,7 +165,8 @@ def invalid_run(plan: Plan, error: Exception) -> ValueError:
 
 def _check_objective(run: Run) -> None:
     from reweigh.criterion import Criterion
-    from reweigh.lab.objectives import check_plain_arguments, class_of, weighting_from
+    from reweigh.lab.objectives import check_plain_arguments, class_of
+    from reweigh.lab.weightings import weighting_from
 
     if run.weighting is not None:
         weighting = weighting_from(at_step(parse(run.weighting), 0, run.iterations))

@@ -161,7 +161,8 @@ def field_of(name: str) -> str:
 
 
 def _parameters(name: str) -> tuple[str, ...]:
-    from reweigh.lab.objectives import class_of, parameters_of
+    from reweigh.lab.objectives import class_of
+    from reweigh.lab.weightings import parameters_of
 
     return tuple(parameters_of(class_of("weighting", name)))
 

@@ -74,7 +74,8 @@ def _takes_file(name: str) -> bool:
     """Return whether the first argument of an expression of that name is a path."""
     if name in _FILES:
         return True
-    from reweigh.lab.objectives import class_of, kind_of, parameters_of
+    from reweigh.lab.objectives import class_of, kind_of
+    from reweigh.lab.weightings import parameters_of
 
     kind = kind_of(name)
     return kind is not None and next(iter(parameters_of(class_of(kind, name))), None) == "file"

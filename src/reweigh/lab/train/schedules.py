@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch import Tensor
 
-from reweigh.lab.objectives import weighting_from
 from reweigh.lab.spec import Expression, Value, at_step, factor_at, is_scheduled, parse, value_at
 from reweigh.lab.spec.schedule import check_schedule
+from reweigh.lab.weightings import weighting_from
 from reweigh.weightings import Weighting
 
 T = TypeVar("T")
