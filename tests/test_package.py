@@ -51,6 +51,7 @@ def test_importing_the_library_loads_few_modules(code: str, limit: int) -> None:
     assert len(ours) <= limit, sorted(ours)
     assert not any(name.startswith(("reweigh.lab.", "paper")) or name == "reweigh.lab" for name in modules)
     assert not modules & {"typer", "PIL", "safetensors", "sklearn", "matplotlib", "pyarrow", "gensim", "scipy"}
+    assert not modules & {"transformers", "trl", "lightning", "skorch"}  # reweigh.integrations
 
 
 def test_drawing_a_weighting_imports_no_method_or_net() -> None:

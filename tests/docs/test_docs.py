@@ -51,7 +51,7 @@ TIMED = [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name 
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the blocks of a page in order, in an empty folder and one namespace; Python must print the output shown."""
     for package in PACKAGES.get(page.name, ()):
-        pytest.importorskip(package)
+        pytest.importorskip(package, minversion="1.6" if package == "sklearn" else None)
         warnings.simplefilter("ignore")  # they warn about each other and about workers
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}

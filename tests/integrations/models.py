@@ -71,8 +71,8 @@ def join(rank: int, port: int) -> None:
     torch.set_num_threads(1)
 
 
-def data_parallel(rank: int, port: int, folder: str) -> None:
-    """Train as rank of two, with and without a fused head, and save the parameters."""
+def two_processes(rank: int, port: int, folder: str) -> None:
+    """Train as rank of two, save the parameters; then save the gradients of a sharded model."""
     join(rank, port)
     import torch.distributed as dist
 
@@ -80,38 +80,34 @@ def data_parallel(rank: int, port: int, folder: str) -> None:
 
     settings = {"ddp_backend": "gloo"}
     results = {}
-    for name, weighting in WEIGHTINGS.items():
-        for fused in (False, True):
-            results[name, fused] = trained(Path(folder), weighting, 4, 1, fused, **settings)
+    for name, route in (("CCE", "loss"), ("MAE", "loss"), ("GCE", "loss"), ("DM", "loss"), ("GCE", "fused")):
+        results[name, route] = trained(Path(folder), WEIGHTINGS[name], 4, 1, route, **settings)  # type: ignore[arg-type]
     parameters, auto, _ = trained_with_auto(Path(folder), 4, **settings)
     results["auto"] = torch.cat((parameters, *(x.flatten().float() for x in auto.state_dict().values())))
     torch.save(results, Path(folder) / f"{rank}.pt")
+    for case in ("with the model", "alone"):
+        gradients = sharded_gradients(rank, case)
+        if rank == 0:
+            torch.save(gradients, Path(folder) / f"{case}.pt")
     dist.destroy_process_group()
 
 
-def sharded(rank: int, port: int, folder: str) -> None:
-    """Save the gradients of a model with a fused head that FSDP2 shards, with the model or alone."""
-    join(rank, port)
-    import torch.distributed as dist
+def sharded_gradients(rank: int, case: str) -> dict[str, Tensor]:
+    """Return the gradients of a model with a fused head that FSDP2 shards, with the model or alone."""
     from torch.distributed.fsdp import fully_shard
 
     from reweigh.integrations.transformers import fuse_head
 
-    dist.init_process_group("gloo", rank=rank, world_size=2)
     rows = token_data(4)[2 * rank : 2 * rank + 2]
     batch = {name: torch.stack([row[name] for row in rows]) for name in ("input_ids", "labels")}
-    for case in ("with the model", "alone"):
-        model = fuse_head(llama(), GCE(0.7))
-        if case == "alone":
-            fully_shard(model.lm_head)
-        for layer in model.model.layers:
-            fully_shard(layer)
-        fully_shard(model)
-        (2 * model(**batch, num_items_in_batch=10).loss).backward()  # FSDP2 averages
-        gradients = {name: each.grad.full_tensor() for name, each in model.named_parameters()}
-        if rank == 0:
-            torch.save(gradients, Path(folder) / f"{case}.pt")
-    dist.destroy_process_group()
+    model = fuse_head(llama(), GCE(0.7))
+    if case == "alone":
+        fully_shard(model.lm_head)
+    for layer in model.model.layers:
+        fully_shard(layer)
+    fully_shard(model)
+    (2 * model(**batch, num_items_in_batch=10).loss).backward()  # FSDP2 averages
+    return {name: each.grad.full_tensor() for name, each in model.named_parameters()}
 
 
 def bert(seed: int = 0) -> Any:

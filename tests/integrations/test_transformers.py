@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -34,26 +34,36 @@ def explicit(weighting: Weighting) -> dict[str, Any]:
     return {"normalise": "unit"} if weighting.kind == "density" else {}
 
 
-def trained(folder: Path, weighting: Weighting, size: int, steps: int, fused: bool = False, **settings: Any) -> Tensor:
+Route = Literal["loss", "model", "fused"]
+
+
+def trained(
+    folder: Path, weighting: Weighting, size: int, steps: int, route: Route = "loss", **settings: Any
+) -> Tensor:
     """Return the parameters of a language model after two updates by `steps` micro-batches of `size` each."""
     model = llama()
-    given: dict[str, Any] = {"compute_loss_func": loss_for(weighting, "causal_lm", **explicit(weighting))}
-    if fused:
+    given: dict[str, Any] = {}
+    if route == "loss":
+        given["compute_loss_func"] = loss_for(weighting, "causal_lm", **explicit(weighting))
+    elif route == "model":
+        model.loss_function = loss_for(weighting, "causal_lm", **explicit(weighting))
+    else:
         fuse_head(model, weighting, chunk=5, **explicit(weighting))
-        given = {}
     settings = {"per_device_train_batch_size": size, "gradient_accumulation_steps": steps, **settings}
     trainer = transformers.Trainer(model, arguments(folder, **settings), train_dataset=token_data(), **given)
     trainer.train()
     return parameters_of(model)
 
 
-@pytest.mark.parametrize("fused", [False, True], ids=["loss", "fused"])
 @pytest.mark.parametrize("name", WEIGHTINGS)
-def test_accumulation_gives_equal_parameters(name: str, fused: bool, tmp_path: Path) -> None:
+def test_accumulation_gives_equal_parameters(name: str, tmp_path: Path) -> None:
     weighting = WEIGHTINGS[name]
-    at_once = trained(tmp_path, weighting, 8, 1, fused)
-    torch.testing.assert_close(trained(tmp_path, weighting, 2, 4, fused), at_once, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(trained(tmp_path, weighting, 8, 1, not fused), at_once, rtol=1e-5, atol=1e-6)
+    at_once = trained(tmp_path, weighting, 8, 1)
+    routes: tuple[Route, ...] = ("loss", "model", "fused")
+    for route in routes:
+        for size, steps in ((8, 1), (2, 4)):
+            found = trained(tmp_path, weighting, size, steps, route)
+            torch.testing.assert_close(found, at_once, rtol=1e-5, atol=1e-6, msg=f"{route}, {size} x {steps}")
     assert not torch.allclose(at_once, parameters_of(llama()), atol=1e-3)
 
 
@@ -69,29 +79,33 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_two_processes_give_equal_parameters(tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(models.data_parallel, (free_port(), str(tmp_path)), nprocs=2)  # type: ignore[no-untyped-call]
-    for rank in range(2):
-        results = torch.load(tmp_path / f"{rank}.pt")
-        parameters, auto, _ = models.trained_with_auto(tmp_path, 8)
-        expected = torch.cat((parameters, *(x.flatten().float() for x in auto.state_dict().values())))
-        torch.testing.assert_close(results.pop("auto"), expected, rtol=1e-3, atol=1e-3)
-        for key, parameters in results.items():
-            name, fused = key
-            expected = trained(tmp_path, WEIGHTINGS[name], 8, 1, fused)
-            torch.testing.assert_close(parameters, expected, rtol=1e-5, atol=1e-6, msg=f"{key} on rank {rank}")
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with what two processes saved."""
+    folder = tmp_path_factory.mktemp("two_processes")
+    torch.multiprocessing.spawn(models.two_processes, (free_port(), str(folder)), nprocs=2)  # type: ignore[no-untyped-call]
+    return folder
 
 
-def test_a_sharded_head_gives_equal_gradients(tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(models.sharded, (free_port(), str(tmp_path)), nprocs=2)  # type: ignore[no-untyped-call]
+@pytest.mark.parametrize("rank", [0, 1])
+def test_two_processes_give_equal_parameters(rank: int, two_processes: Path, tmp_path: Path) -> None:
+    results = torch.load(two_processes / f"{rank}.pt")
+    parameters, auto, _ = models.trained_with_auto(tmp_path, 8)
+    expected = torch.cat((parameters, *(x.flatten().float() for x in auto.state_dict().values())))
+    torch.testing.assert_close(results.pop("auto"), expected, rtol=1e-3, atol=1e-3)
+    for (name, route), found in results.items():
+        expected = trained(tmp_path, WEIGHTINGS[name], 8, 1)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6, msg=f"{name}, {route}")
+
+
+@pytest.mark.parametrize("case", ["with the model", "alone"])
+def test_a_sharded_head_gives_equal_gradients(case: str, two_processes: Path) -> None:
     model = llama()
-    batch = {name: torch.stack([row[name] for row in token_data(4)]) for name in ("input_ids", "labels")}
     model.loss_function = loss_for(GCE(0.7), "causal_lm")
-    model(**batch, num_items_in_batch=10).loss.backward()
-    for case in ("with the model", "alone"):
-        found = torch.load(tmp_path / f"{case}.pt")
-        for name, parameter in model.named_parameters():
-            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=f"{case}: {name}")
+    model(**batch_of(), num_items_in_batch=10).loss.backward()
+    found = torch.load(two_processes / f"{case}.pt")
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize("model_type", ["distilbert", "vit", "bert_tokens"])
@@ -209,6 +223,29 @@ def test_a_fused_model_evaluates_generates_and_can_be_copied() -> None:
         for parameter in model.parameters():
             parameter.zero_()
     assert twin(**batch_of()).loss.item() != pytest.approx(model.train()(**batch_of()).loss.item(), abs=1e-3)
+
+
+def test_a_fused_model_keeps_its_name(tmp_path: Path) -> None:
+    model = fuse_head(llama(), GCE(0.7))
+    model.save_pretrained(tmp_path)
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert type(again) is transformers.LlamaForCausalLM
+    torch.testing.assert_close(parameters_of(again), parameters_of(model))
+
+
+def test_half_precision() -> None:
+    gradients = []
+    for fused in (False, True):
+        model = llama().to(torch.bfloat16)
+        if fused:
+            fuse_head(model, GCE(0.7))
+        else:
+            model.loss_function = loss_for(GCE(0.7), "causal_lm")
+        loss = model(**batch_of()).loss
+        assert loss.dtype == torch.float32
+        loss.backward()
+        gradients.append(model.lm_head.weight.grad.float())
+    torch.testing.assert_close(*gradients, rtol=0.05, atol=2e-3)
 
 
 def test_logits_are_never_stored_in_training() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import types
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -286,7 +285,9 @@ def fuse_head(
     fused: Any = head
     fused.__class__ = FusedHead  # the same parameters under the same names
     fused.criterion, fused.pending = criterion, None
-    inner.forward = types.MethodType(_forward_of(type(inner)), inner)
+    kind = type(inner)
+    members = {"forward": _forward_of(kind), "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    inner.__class__ = type(kind.__name__, (kind,), members)  # the name is saved with the weights
     return model
 
 
