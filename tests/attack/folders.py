@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attack.kills import VICTIMS, contents
+from attack.kills import VICTIMS, contents, different
 from attack.processes import MEMORY, Ended, Kill, command, fork, preload, trace
 
 SECRET = "the content of a file outside the run folder\n"
@@ -113,7 +113,8 @@ def value(path: Path, rng: random.Random) -> None:
 
     def walk(node: Any) -> None:
         for key, item in list(node.items() if isinstance(node, dict) else enumerate(node)):
-            places.append((node, key))
+            if key != "digest":
+                places.append((node, key))
             if isinstance(item, dict | list):
                 walk(item)
 
@@ -125,7 +126,7 @@ def value(path: Path, rng: random.Random) -> None:
     node[key] = rng.choice(
         [None, -1, 10**30, 1e308, True, "", "\x1b[31mred\x1b[0m\r\n", "../../outside.txt", {}, [], nested, "a" * 10**6]
     )
-    lines[i] = json.dumps(content)
+    lines[i] = json.dumps(content, indent=None if path.suffix == ".jsonl" else 2)
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -163,22 +164,21 @@ def folders(state: str, rng: random.Random, scratch: Path) -> Iterator[tuple[str
         mutation(folder / "runs" / run.name / name, rng)
         ended = fork(session, folder, seconds=LIMIT, memory=MEMORY)
         shown = _shown(ended, folder)
-        found = [_judge(part, intact[key], name) for key, part in shown.items()]
+        found = [_judge(part, intact[key], name, run.name) for key, part in shown.items()]
         if ended.hung:
             found.append("hung")
         elif len(shown) < len(intact) or any(part.code is None for part in shown.values()):
             found.append("crashed")
         if (scratch / "outside.txt").read_text() != SECRET or len(list(scratch.iterdir())) > 9:
             found.append("escaped")
-        if state == "interrupted" and shown["resume"].code == 0:
-            resumed = folder / "runs" / run.name
-            found.append("recovered" if contents(resumed) == expected else "silent")
+        changed: list[str] = []
+        if state == "interrupted" and "resume" in shown and shown["resume"].code == 0:
+            changed = different(contents(folder / "runs" / run.name), expected)
+            found.append("silent" if changed else "recovered")
         if state == "interrupted" and "refused" in found:
             found = [kind for kind in found if kind != "silent"]  # nothing tells `show` how many rows there were
         outcome = next(kind for kind in ORDER if kind in found)
-        details = "; ".join(
-            f"{key}: {kind}: {part.text[-300:]}" for (key, part), kind in zip(shown.items(), found, strict=False)
-        )
+        details = "; ".join([*changed, *(f"{key}: {part.text[-300:]}" for key, part in shown.items())])
         yield outcome, f"{state} run, {mutation.__name__} of {name}: {details}"
 
 
@@ -198,7 +198,7 @@ ORDER = (
 )
 
 
-def _judge(shown: Shown, intact: Shown, name: str) -> str:
+def _judge(shown: Shown, intact: Shown, name: str, run: str) -> str:
     if "Traceback" in shown.text:
         return "crashed"
     if "\x1b" in shown.text:
@@ -207,7 +207,7 @@ def _judge(shown: Shown, intact: Shown, name: str) -> str:
         return "leaked"
     is_named = Path(name).name in shown.text or ("/" in name and f"/{Path(name).parts[0]}" in shown.text)
     if shown.code:
-        return "refused" if is_named else "unnamed"
+        return "refused" if is_named or f"{run}: " in shown.text else "unnamed"
     if is_named:
         return "named"
     return "same" if shown == intact else "silent"
