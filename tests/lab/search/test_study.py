@@ -90,6 +90,23 @@ def test_a_dead_workers_trial_is_retried_with_its_point(make: Make) -> None:
     assert all(slot.is_finished for slot in slots(study))
 
 
+def test_a_worker_that_dies_between_two_parameters_changes_nothing(make: Make, tmp_path: Path) -> None:
+    study, plan = make("lr=0.01..1:log, momentum=0.5..0.9", trials=1)
+    work(study, plan, by_rate, **QUICK)
+    killed = open_study(plan, open_storage(sqlite_url(tmp_path / "killed.db")))
+    now = [0.0]
+    keeper = Keeper(plan, grace=10, clock=lambda: now[0])
+    keeper.tend(killed)
+    dead = claim(killed)
+    assert dead is not None
+    dead.suggest_float("lr", 0.01, 1, log=True)
+    for now[0] in (0.0, 30.0):
+        keeper.tend(killed)
+    work(killed, plan, by_rate, **QUICK)
+    points = [found.get_trials(states=(TrialState.COMPLETE,))[0].params for found in (study, killed)]
+    assert points[0] == points[1]
+
+
 def test_a_slot_that_kills_its_workers_fails(make: Make) -> None:
     study, plan = make(trials=1)
     now = [0.0]

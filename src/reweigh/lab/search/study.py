@@ -195,11 +195,18 @@ def _is_open(slot: Slot) -> bool:
 
 def enqueue(study: optuna.Study, slot: Slot, plan: Plan) -> None:
     """Add a trial for a slot, at its grid point, at the point of its lost trial, or at one to be sampled."""
+    params: dict[str, Any] = {}
     if plan.points is not None:
-        params: dict[str, Any] = dict(plan.points[slot.number])
-    else:
-        params = dict(slot.trial.params) if slot.trial is not None else {}
+        params = dict(plan.points[slot.number])
+    elif slot.trial is not None and _is_complete(plan, slot.trial.params):
+        params = dict(slot.trial.params)
     study.enqueue_trial(params, user_attrs={"slot": slot.number})
+
+
+def _is_complete(plan: Plan, params: Mapping[str, Any]) -> bool:
+    """Return whether a trial was not killed while its point was sampled: the rest of it would be another one."""
+    number = int(params.get("branch") or 0)
+    return all(plan.space.key(number, key) in params for key in plan.space.branches[number].choices)
 
 
 def reopen(study: optuna.Study, plan: Plan) -> None:
