@@ -31,6 +31,7 @@ from reweigh.lab.record import (
     read_run,
     summarise,
 )
+from reweigh.lab.record.archive import pack
 from reweigh.lab.record.header import _commit
 
 MakeRun = Callable[..., Path]
@@ -387,3 +388,13 @@ def test_a_damaged_record_is_not_resumed(complete: Path, header: Header, name: s
     with Record(complete, header, ENVIRONMENT) as record:
         record.rewind(20, [10, 20], digests)
         assert record.digests == digests
+
+
+@pytest.mark.parametrize("name", ["run.json", "rows.jsonl", "p.f16", "result.json"])
+def test_a_file_larger_than_any_is_refused_at_once(tmp_path: Path, make_run: MakeRun, name: str) -> None:
+    folder = make_run(tmp_path / "a")
+    os.truncate(folder / name, 2**37)
+    with pytest.raises(DataError, match=f"{name}: cannot be read .larger than"):
+        read_p(folder) if name == "p.f16" else read_run(folder)
+    with pytest.raises(DataError, match=f"{name}: .*larger than"):
+        pack([folder], tmp_path / "a.tar.gz")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from reweigh.errors import DataError
-from reweigh.lab.record.files import Lock, RecordError, make_folder, replace_file, sync_folder
+from reweigh.lab.record.files import MAX_BYTES, Lock, RecordError, make_folder, replace_file, sync_folder
 from reweigh.lab.record.record import summarise
 
 FILES = (
@@ -36,7 +36,6 @@ FILES = (
     "retrieval.json",
     "result.json",
 )
-MAX_BYTES = 2**36  # unpacked
 MAX_FILES = 100_000
 RATIO = 250  # of unpacked to packed bytes, at most
 SMALL = 2**26  # bytes that any archive may hold, whatever the ratio
@@ -89,6 +88,8 @@ def pack(folders: Sequence[Path], archive: Path, *, checkpoints: bool = False) -
         for _, path in members:
             if path.parent.is_symlink() or not stat.S_ISREG(path.lstat().st_mode):
                 raise DataError(f"{path}: not a regular file, or in a folder that is a symbolic link")
+            if path.stat().st_size > MAX_BYTES:
+                raise DataError(f"{path}: larger than {MAX_BYTES:,} bytes")
         make_folder(archive.parent)
         replace_file(archive, lambda file: (_write_zip if kind == "zip" else _write_tar)(file, members))
     return names

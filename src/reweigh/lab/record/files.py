@@ -30,7 +30,11 @@ if sys.platform != "win32":
     import fcntl
 
 
-_TEMPORARY = re.compile(r"\.\d+-[0-9a-f]+\.part$")  # appended to the name of the file that it will replace
+_TEMPORARY = re.compile(
+    r"\.\d+-[0-9a-f]+\.part(-journal)?$"
+)  # appended to the name of the file that it will replace; the journal is SQLite's
+MAX_BYTES = 2**36  # of a file in a run folder, and of an archive of runs
+MAX_JSON = 2**30
 ABANDONED = 86400.0  # seconds after which nobody writes a temporary file any more
 _NO_SURPRISE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _ZEROS = "0" * 64
@@ -75,7 +79,7 @@ def replace_file(
 
 def remove_abandoned(path: Path) -> None:
     """Remove the temporary files that processes killed more than a day ago left next to a file."""
-    for other in path.parent.glob(glob.escape(path.name) + ".*.part"):
+    for other in path.parent.glob(glob.escape(path.name) + ".*.part*"):
         with suppress(FileNotFoundError):  # another process removes it, too
             if _TEMPORARY.search(other.name) and time.time() - other.lstat().st_mtime > ABANDONED:
                 other.unlink()
@@ -94,9 +98,13 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     return os.open(path, flags | _NO_SURPRISE, 0o666)
 
 
-def open_file(path: Path) -> IO[bytes]:
-    """Open a file for reading, as `open_regular` does."""
-    return os.fdopen(open_regular(path), "rb")
+def open_file(path: Path, most: int = MAX_BYTES) -> IO[bytes]:
+    """Open a file for reading, as `open_regular` does; raise OSError for one of more than `most` bytes."""
+    file = os.fdopen(open_regular(path), "rb")
+    if os.fstat(file.fileno()).st_size > most:
+        file.close()
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+    return file
 
 
 def append_bytes(path: Path, data: bytes) -> None:
@@ -162,7 +170,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; raise DataError if there is none, or if it does not match its digest."""
     try:
-        with open_file(path) as file:
+        with open_file(path, MAX_JSON) as file:
             content = file.read()
         value = json.loads(content)
     except OSError as error:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reweigh.errors import DataError
-from reweigh.lab.record.files import jsonable, open_file
+from reweigh.lab.record.files import MAX_JSON, jsonable, open_file
 from reweigh.lab.record.schema import check_schema, integer, list_of, nullable, number, object_of
 from reweigh.lab.spec import Run
 
@@ -82,7 +82,7 @@ def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
 def scan_rows(path: Path) -> Rows:
     """Return all complete rows; raise DataError with the line number if one of them is malformed."""
     try:
-        with open_file(path) as file:
+        with open_file(path, MAX_JSON) as file:
             content = file.read()
     except FileNotFoundError:
         content = b""
