@@ -34,16 +34,18 @@ def verdicts(suspects: Suspects, *, sure: float = SURE, threshold: float | None 
     """Return a verdict for each suspect, in the order of its arrays.
 
     An issue is fixed if the suggested label has at least the probability `sure`, and dropped otherwise: the model
-    then disagrees with the label without being certain of another one. Everything else is kept.
+    disagrees with the label without being certain of another one. Everything else is kept, also an issue whose
+    suggested label is the given one.
 
     Args:
         suspects: the suspects.
-        sure: see above; 0 fixes all issues with a suggestion, and a value above 1 drops all.
+        sure: see above; 0 fixes all issues with another suggestion, and a value above 1 drops all issues.
         threshold: take scores of at least this as issues, instead of `suspects.issue`.
     """
     issue = suspects.issue if threshold is None else suspects.score >= threshold
-    fix = (suspects.p_suggested >= sure) & (suspects.suggested != suspects.given)
-    return np.where(issue, np.where(fix, "fix", "drop"), "keep")
+    differs = suspects.suggested != suspects.given
+    fix = differs & (suspects.p_suggested >= sure)
+    return np.where(issue & (differs | (sure > 1)), np.where(fix, "fix", "drop"), "keep")
 
 
 def apply(labels: ArrayLike, suspects: Suspects, *, sure: float = SURE, threshold: float | None = None) -> Applied:

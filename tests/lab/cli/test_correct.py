@@ -94,9 +94,8 @@ def test_the_printed_command_trains_on_the_corrected_labels(
     assert first == f"{tmp_path / 'new'}: 1 labels fixed and 10 examples dropped, of 1,200"
     words = shlex.split(second.partition(": ")[2])
     assert words[:4] == ["reweigh", "train", "--data", "digits"]
-    assert words[-1] == "..."
     rest = ["--net", "mlp-8", "--iterations", 10, "--device", "cpu", "--weighting", "CCE", "--runs", tmp_path / "runs"]
-    trained = reweigh(*words[1:-1], *rest, "--json")
+    trained = reweigh(*words[1:], *rest, "--json")
     assert trained.code == 0, trained.stderr
     assert read_header(Path(trained.json["folder"])).examples == 1190
 

@@ -197,14 +197,15 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
 
 
 def test_both_models_are_reported_and_nothing_is_trained_twice(tmp_path: Path) -> None:
-    correction = write(tmp_path / "corrected", DIGITS, fix_and_drop(DIGITS, 400, 20))
+    corrected, material = fix_and_drop(DIGITS, 400, 20), gather(DIGITS)
+    correction = write(tmp_path / "corrected", DIGITS, corrected)
     executed: list[Run] = []
 
     def run_one(run: Run, root: Path) -> Path:
         executed.append(run)
         return execute(run, root)
 
-    folder = retrain(DIGITS, tmp_path / "runs", correction, run_one=run_one)
+    folder = retrain(DIGITS, tmp_path / "runs", correction, corrected, material, run_one=run_one)
     record = read_journal(folder)
     assert record.procedure == "correction"
     assert [role for role, _ in record.runs] == ["before", "after"]
@@ -216,5 +217,5 @@ def test_both_models_are_reported_and_nothing_is_trained_twice(tmp_path: Path) -
     assert before["holdout"] == after["holdout"] == "test"
     assert 0 < before["final"] <= before["best"] <= 1
     assert read_header(tmp_path / "runs" / record.runs[1][1]).examples == 1180
-    assert retrain(DIGITS, tmp_path / "runs", correction, run_one=run_one) == folder
+    assert retrain(DIGITS, tmp_path / "runs", correction, corrected, material, run_one=run_one) == folder
     assert len(executed) == 2

@@ -113,8 +113,9 @@ def test_suggestions_as_decisions() -> None:
     assert [each.index for each in accept_suggestions(some_suspects(), threshold=0.5)] == [2, 0]
     assert [each.index for each in accept_suggestions(some_suspects(), threshold=0)] == [2, 0, 3]
     uncertain = replace(some_suspects(), p_suggested=np.array([0.9, 1.0, 0.6, 0.3]))
-    assert [each.index for each in accept_suggestions(uncertain, threshold=0, sure=0.6)] == [2, 0]
-    assert [each.index for each in accept_suggestions(uncertain, sure=0.7, drop=True)] == [1]
+    assert [each.index for each in accept_suggestions(uncertain, threshold=0, sure=0.6)] == [2, 0, 3]
+    kinds = [each.kind for each in accept_suggestions(uncertain, threshold=0, sure=0.6)]
+    assert kinds == ["fix", "fix", "drop"], "a label that the model is not sure of is dropped"
     with pytest.raises(ValueError, match=r"sure is -1; expected a number from 0 to 1"):
         accept_suggestions(uncertain, sure=-1)
     dropped = accept_suggestions(some_suspects(), drop=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from reweigh.lab.run.material import Material
-    from reweigh.lab.suspects.correction import Correction
+    from reweigh.lab.suspects.correction import Corrected, Correction
     from reweigh.lab.suspects.decisions import Decision
 
 # fields of a run that decide which examples the corrected labels belong to
@@ -51,25 +51,27 @@ def correct(
         float | None, typer.Option(help="Apply suggestions with at least this score; default: those marked as issues.")
     ] = None,
     sure: Annotated[
-        float, typer.Option(metavar="P", help="Apply only suggestions whose label has at least this probability.")
-    ] = 0.0,
-    drop: Annotated[bool, typer.Option("--drop", help="Drop these examples instead of relabelling them.")] = False,
+        float | None,
+        typer.Option(metavar="P", help="Relabel if the suggestion has at least this probability (0.9), else drop."),
+    ] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Drop all of these examples, and relabel none.")] = False,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Train on the corrected labels with the same settings, and compare.")
     ] = False,
     runs: RunsRoot = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Write corrected labels to a new directory, and leave your data untouched.
+    """Write your data with corrected labels to a new directory, and leave the originals untouched.
 
-    The directory contains the corrected labels for reweigh train, the list of dropped examples, and changes.csv, a log
-    of every change. With --retrain, models trained before and after the correction are compared.
+    The directory contains a corrected table (the old labels in a column of their own), arrays, or a folder of links to
+    the images, and changes.csv, a log of every change. Suspects are relabelled where the suggestion is sure, else
+    dropped. With --retrain, models trained before and after the correction are compared on the same examples.
 
     Example: reweigh correct photos/ --decisions decisions.csv -o corrected --retrain
     """
     if (suspects is None) == (decisions is None):
         raise ValueError("give either --suspects FILE or --decisions FILE")
-    if decisions is not None and (threshold is not None or sure or drop):
+    if decisions is not None and (threshold is not None or sure is not None or drop):
         raise ValueError("--threshold, --sure and --drop require --suspects, not --decisions")
     from reweigh.lab.procedures.label_correction import check_correctable
     from reweigh.lab.run.material import check_same_data, gather
@@ -86,9 +88,10 @@ def correct(
     if (root / run.folder_name() / "run.json").exists():
         check_same_data(root / run.folder_name(), material)
     chosen = _decisions(material, suspects, decisions, threshold, sure, drop)
+    corrected = apply_decisions(material.train.labels, chosen)
     correction = write_correction(
         output,
-        apply_decisions(material.train.labels, chosen),
+        corrected,
         run,
         material,
         sources=sources_of(run, material),
@@ -96,7 +99,7 @@ def correct(
     )
     if not as_json:
         _show(correction, run)
-    retrained = _retrain(run, root, correction) if retrain else None
+    retrained = _retrain(run, root, correction, corrected, material) if retrain else None
     if as_json:
         print_json(_as_mapping(correction, run) | {"retrained": retrained})
     elif retrained is not None:
@@ -119,11 +122,12 @@ def _decisions(
     suspects: Path | None,
     decisions: Path | None,
     threshold: float | None,
-    sure: float,
+    sure: float | None,
     drop: bool,
 ) -> tuple[Decision, ...]:
     from reweigh.lab.suspects import read_csv
     from reweigh.lab.suspects.decisions import accept_suggestions, read_decisions
+    from reweigh.labels.verdicts import SURE
 
     labels, names = material.train.labels, material.dataset.class_names
     if decisions is not None:
@@ -138,15 +142,15 @@ def _decisions(
         if labels[index] != given:
             label, listed = names[labels[index]], names[given]
             raise DataError(f"{suspects}: label at index {index} is {listed!r}, but {label!r} in the data; other data?")
-    return accept_suggestions(found, threshold=threshold, sure=sure, drop=drop)
+    return accept_suggestions(found, threshold=threshold, sure=SURE if sure is None else sure, drop=drop)
 
 
-def _retrain(run: Run, root: Path, correction: Correction) -> dict[str, Any]:
+def _retrain(run: Run, root: Path, correction: Correction, corrected: Corrected, material: Material) -> dict[str, Any]:
     from reweigh.lab.procedures import read_journal
     from reweigh.lab.suspects.correction import retrain
 
     with Stop() as stop, progress("it") as show:
-        folder = retrain(run, root, correction, run_one=trainer(stop, show))
+        folder = retrain(run, root, correction, corrected, material, run_one=trainer(stop, show))
     account = read_journal(folder)
     return {"folder": str(folder), "runs": dict(account.runs), **(account.result or {})}
 
@@ -157,6 +161,8 @@ def comparison(before: Mapping[str, Any], after: Mapping[str, Any]) -> Renderabl
     titles = {
         "final": f"final {holdout} accuracy",
         "best": f"best {holdout} accuracy",
+        "given_labels": f"accuracy on {before.get('held', 0):,} held-out examples, given labels",
+        "corrected_labels": f"accuracy on {before.get('held', 0):,} held-out examples, corrected labels",
         "examples": "training examples",
         "wrong_labels": "wrong labels",
     }
@@ -168,8 +174,14 @@ def comparison(before: Mapping[str, Any], after: Mapping[str, Any]) -> Renderabl
 
 def _options(correction: Correction, run: Run) -> dict[str, str]:
     """Return the fields, besides `data`, by which a run trains on the corrected labels."""
+    if correction.data is not None:
+        return dict(correction.options)
     chosen = correction.corrected(run).to_mapping()
     return {name: str(chosen[name]) for name in LABEL_FIELDS if name in chosen}
+
+
+def _data(correction: Correction, run: Run) -> str:
+    return run.data if correction.data is None else (correction.folder / correction.data).as_posix()
 
 
 def _as_mapping(correction: Correction, run: Run) -> dict[str, Any]:
@@ -179,6 +191,7 @@ def _as_mapping(correction: Correction, run: Run) -> dict[str, Any]:
         "folder": str(correction.folder),
         "labels": str(correction.folder / correction.labels),
         "kept": correction.kept and str(correction.folder / correction.kept),
+        "data": _data(correction, run),
         "log": str(correction.folder / LOG),
         "examples": correction.examples,
         "fixed": correction.fixed,
@@ -190,8 +203,11 @@ def _as_mapping(correction: Correction, run: Run) -> dict[str, Any]:
 def _show(correction: Correction, run: Run) -> None:
     fixed, dropped, total = (f"{n:,}" for n in (correction.fixed, correction.dropped, correction.examples))
     echo(f"{correction.folder}: {fixed} labels fixed and {dropped} examples dropped, of {total}")
+    if correction.data is not None:
+        echo(f"{correction.folder / correction.data}: your data with corrected labels")
     options = (f"--{name.replace('_', '-')} {quoted(value)}" for name, value in _options(correction, run).items())
-    echo(f"to train on the corrected labels: reweigh train --data {quoted(run.data)} {' '.join(options)} ...")
+    words = ["reweigh train --data", quoted(_data(correction, run)), *options]
+    echo(f"to train on the corrected labels: {' '.join(words)}")
 
 
 def quoted(word: str) -> str:

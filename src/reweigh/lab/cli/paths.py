@@ -77,7 +77,16 @@ def execution_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_model(name: str, root: Path) -> Path:
-    """Return the model folder that `name` means: one with model.json, or the run that contains it."""
+    """Return the model folder that `name` means: one with model.json, the run or the procedure that contains it.
+
+    Of a procedure, such as `correct --retrain`, it is the model of its last run.
+    """
+    from reweigh.lab.procedures.journal import FILE, read_journal
+
+    folder = Path(name) if (Path(name) / FILE).is_file() else root / name
+    if (folder / FILE).is_file():
+        runs = read_journal(folder).runs
+        name = str(folder.parent / runs[-1][1]) if runs else name
     folder = Path(name)
     if (folder / "model.json").is_file():
         return folder

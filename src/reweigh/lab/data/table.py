@@ -28,6 +28,8 @@ from reweigh.lab.data.vectors import hash_texts
 
 Numbers = NDArray[np.float64]
 
+BEFORE = "_before"
+"""The end of the name of a column of old labels, which `reweigh correct` writes; it is not a feature."""
 NUMBERS = 0.9
 """The fraction of numbers from which the other values of a column are mistakes."""
 MOST_CATEGORIES = 50
@@ -68,7 +70,7 @@ def load(
         path: `.csv`, `.tsv`, `.parquet` or `.xlsx`; see `reweigh.lab.data.source.columns.read`.
         label: the label column.
         text: the text column; all other columns are then ignored.
-        only: the columns to use; by default all except the label.
+        only: the columns to use; by default all except the label, and the old labels of `reweigh correct`.
         drop: columns not to use.
         test: a second file with the same columns; without it a seeded fifth becomes the noisy hold-out.
         seed: the seed of that split.
@@ -87,7 +89,7 @@ def load(
         there = ", ".join(map(repr, first.names))
         raise DataError(f"{first.path}: no column 'label'; name the label column by --label-column: there are {there}")
     require_columns(first, label, *([text] if text is not None else columns), *drop)
-    names = [name for name in columns or first.names if name != label and name not in drop]
+    names = [name for name in columns or first.names if name not in (label, label + BEFORE) and name not in drop]
     for table in tables[1:]:
         require_columns(table, label, *([text] if text is not None else names))
     if not names:

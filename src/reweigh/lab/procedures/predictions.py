@@ -43,6 +43,12 @@ def training_probabilities(
         return np.concatenate([_probabilities(run, folder, which, material, part) for part in parts])
 
 
+def part_probabilities(run: Run, folder: Path, material: Material, part: Part) -> NDArray[np.float64]:
+    """Return (N, C) probabilities of other examples of the same data by a finished run, whose data is `material`."""
+    with machine(run):
+        return _probabilities(run, folder, "final", material, part)
+
+
 @torch.no_grad()
 def _probabilities(
     run: Run, folder: Path, which: Literal["final", "best"], material: Material, part: Part

@@ -1,6 +1,7 @@
 """Apply decisions to labels, write the result to a new folder, and train on it. The data stay untouched.
 
 corrected/
+  data.csv, data.npz, images/   the data with corrected labels, for anyone (`reweigh.lab.suspects.corrected_data`)
   labels-0123456789ab.npy   labels of the examples that are kept, in their order
   kept-0123456789ab.npy     1 for each row of the data set's training part that is kept, else 0; absent if all are
   changes.csv               log of all changes: index, source, before, after, why
@@ -11,8 +12,8 @@ File names contain the beginning of the file's sha256, so runs on different labe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,19 +21,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reweigh.lab.csv_text import csv_text
+from reweigh.lab.data.split import stratified_split
 from reweigh.lab.procedures.journal import Journal, RunOne, final_and_best
 from reweigh.lab.procedures.label_correction import check_correctable, relabelled
+from reweigh.lab.procedures.predictions import part_probabilities
 from reweigh.lab.record import read_header, read_result
 from reweigh.lab.record.files import leftovers, make_folder, read_json, replace_file, write_json
 from reweigh.lab.run import execute
-from reweigh.lab.run.material import Material
+from reweigh.lab.run.material import Material, gather
 from reweigh.lab.spec import Expression, Run, parse
+from reweigh.lab.suspects.corrected_data import is_data, write_data
 from reweigh.lab.suspects.decisions import Decision
 from reweigh.noise.files import array_bytes, file_hash
 
 FORMAT = 1
 FILE, LOG = "correction.json", "changes.csv"
+COMPARISON = "comparison"  # subfolder with the labels of the models that are compared
 LOG_COLUMNS = ("index", "source", "before", "after", "why")
+HELD = 0.2  # of the examples, to compare models before and after a correction where there is no test part
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,11 @@ def log_csv(changes: Iterable[Change], sources: Sequence[str], class_names: Sequ
 
 @dataclass(frozen=True)
 class Correction:
-    """A folder of corrected labels and its files; `kept` is None if no list of examples is needed."""
+    """A folder of corrected labels and its files; `kept` is None if no list of examples is needed.
+
+    `data` is the file or folder of corrected data, None if it was not the user's own; `options` are the fields of a run
+    that trains on it.
+    """
 
     folder: Path
     labels: str
@@ -118,6 +128,8 @@ class Correction:
     examples: int
     fixed: int
     dropped: int
+    data: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def corrected(self, run: Run) -> Run:
         """Return the same run on the corrected labels; gathering its data fails if they have changed."""
@@ -129,7 +141,8 @@ class Correction:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the content of correction.json except its origin."""
-        return {"format": FORMAT} | {name: value for name, value in vars(self).items() if name != "folder"}
+        hidden = ("folder", "data", "options")
+        return {"format": FORMAT} | {name: value for name, value in vars(self).items() if name not in hidden}
 
 
 def write_correction(
@@ -172,6 +185,9 @@ def write_correction(
     for name, content in ((correction.labels, labels), (correction.kept, kept), (LOG, log)):
         if name is not None and content is not None:
             _write(folder / name, content)
+    written = write_data(folder, run, material, corrected.labels, corrected.keep)
+    if written is not None:
+        correction = replace(correction, data=written[0].name, options=written[1])
     write_json(folder / FILE, correction.to_mapping() | {"made_from": made_from, "run": run.to_mapping()})
     for unfinished in leftovers(folder):
         unfinished.unlink(missing_ok=True)
@@ -188,29 +204,66 @@ def draws_examples(run: Run) -> bool:
     return run.imbalance is not None and parse(run.imbalance).name != "kept"
 
 
-def retrain(run: Run, root: Path, correction: Correction, *, run_one: RunOne = execute) -> Path:
-    """Train the run on the given and on the corrected labels; finished runs are reused.
+def retrain(
+    run: Run, root: Path, correction: Correction, corrected: Corrected, material: Material, *, run_one: RunOne = execute
+) -> Path:
+    """Train the run on the given and on the corrected labels, and compare both models on the same examples.
 
-    The second run has the same settings and seed, so that only the labels and the dropped examples differ.
+    Data with a test part are compared on it. Otherwise a stratified fifth of the examples is held out from both
+    trainings, and both models are compared on it twice: with its given labels, and with its corrected ones, without
+    dropped examples. Both runs have the same settings and seed; finished runs are reused.
 
     Args:
         run: the run on the given labels.
         root: directory containing runs.
-        correction: of its training labels.
+        correction, corrected: of its training labels.
+        material: its data.
         run_one: executes a run; (run, root) -> folder.
 
     Returns:
-        the procedure's folder. Its result has, for `before` and `after`, final and best accuracy, the hold-out that
-        they refer to, the number of training examples, and their share of wrong labels (None where the truth is not
-        known).
+        the procedure's folder. Its result has, for `before` and `after`, accuracies, the hold-out that they refer to,
+        the number of training examples, and their share of wrong labels (None where the truth is not known).
     """
     settings = {"labels": correction.labels, "kept": correction.kept}
-    journal = Journal("correction", run, root, settings, run_one)
+    if len(material.dataset.test):
+        journal = Journal("correction", run, root, settings, run_one)
+        if journal.is_done:
+            return journal.folder
+        before, after = journal.run("before", run), journal.run("after", correction.corrected(run))
+        return journal.finish({"before": _summary(before), "after": _summary(after)})
+    journal = Journal("correction", run, root, settings | {"held": HELD}, run_one)
     if journal.is_done:
         return journal.folder
-    before = journal.run("before", run)
-    after = journal.run("after", correction.corrected(run))
-    return journal.finish({"before": _summary(before), "after": _summary(after)})
+    held = np.zeros(len(corrected.labels), bool)
+    held[stratified_split(material.train.labels, HELD, run.seed)[1]] = True
+    judged, given = held & corrected.keep, material.train.labels
+    result: dict[str, Any] = {}
+    for role, labels, keep in (("before", given, ~held), ("after", corrected.labels, corrected.keep & ~held)):
+        part = _on_part(run, correction, labels, keep, material)
+        folder = journal.run(role, part)
+        own = gather(part)
+        predicted = part_probabilities(part, folder, own, material.train.take(np.flatnonzero(held))).argmax(axis=1)
+        result[role] = _summary(folder) | {
+            "holdout": "held-out fifth",
+            "held": int(held.sum()),
+            "given_labels": float((predicted == given[held]).mean()),
+            "corrected_labels": float((predicted == corrected.labels[held])[judged[held]].mean()),
+        }
+    return journal.finish(result)
+
+
+def _on_part(
+    run: Run, correction: Correction, labels: NDArray[np.int64], keep: NDArray[np.bool_], material: Material
+) -> Run:
+    """Write labels and the list of the examples that are kept, and return the run on them."""
+    content, mask = array_bytes(labels[keep].astype(np.int64)), array_bytes(_mask(keep, material))
+    names = f"labels-{file_hash(content)}.npy", f"kept-{file_hash(mask)}.npy"
+    place = correction.folder / COMPARISON
+    make_folder(place)
+    for name, each in zip(names, (content, mask), strict=True):
+        _write(place / name, each)
+    part = replace(correction, folder=place, labels=names[0], kept=names[1])
+    return part.corrected(run)
 
 
 def _summary(folder: Path) -> dict[str, Any]:
@@ -244,7 +297,9 @@ def _check_folder(correction: Correction) -> None:
     path, folder = correction.folder / FILE, correction.folder
     files = {each.name for each in set(folder.iterdir()) - set(leftovers(folder))} if folder.is_dir() else set()
     # The labels are written first, under their own hash, so a folder with them is this correction, interrupted.
-    interrupted = correction.labels in files and files <= {correction.labels, correction.kept, LOG}
+    interrupted = correction.labels in files and all(
+        name in (correction.labels, correction.kept, LOG) or is_data(name) for name in files
+    )
     if path.exists():
         written = read_json(path)
         if any(written.get(name) != value for name, value in correction.to_mapping().items()):

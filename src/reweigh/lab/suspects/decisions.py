@@ -25,6 +25,7 @@ from reweigh.lab.csv_text import csv_text, original
 from reweigh.lab.data.source.columns import Table, read, require_columns
 from reweigh.lab.record.files import make_folder, replace_file
 from reweigh.labels.suspects import Suspects
+from reweigh.labels.verdicts import SURE, verdicts
 
 Kind: TypeAlias = Literal["keep", "fix", "drop"]
 
@@ -53,32 +54,27 @@ class Decision:
 
 
 def accept_suggestions(
-    suspects: Suspects, *, threshold: float | None = None, sure: float = 0.0, drop: bool = False
+    suspects: Suspects, *, threshold: float | None = None, sure: float = SURE, drop: bool = False
 ) -> tuple[Decision, ...]:
-    """Turn suspects into decisions that follow the suggestions, most suspicious first.
-
-    A suspect whose suggested label is the given one can only be dropped.
+    """Turn suspects into decisions by `reweigh.labels.verdicts`, most suspicious first.
 
     Args:
         suspects: the list.
-        threshold: accept scores of at least this; by default the issues.
-        sure: of these, accept suggested labels with at least this probability.
-        drop: drop the suspects instead of relabelling them.
+        threshold: decide about scores of at least this; by default the issues.
+        sure: relabel if the suggested label has at least this probability, and drop otherwise.
+        drop: drop all of them.
     """
     for name, value in (("threshold", threshold), ("sure", sure)):
         if value is not None and not 0 <= value <= 1:
             raise ValueError(f"{name} is {value}; expected a number from 0 to 1")
-    accepted = suspects.issue if threshold is None else suspects.score >= threshold
-    accepted = accepted & (suspects.p_suggested >= sure)
-    order = suspects.ranked()
+    found = verdicts(suspects, sure=2.0 if drop else sure, threshold=threshold)
     decisions = []
-    for i in order[accepted[order]].tolist():
-        index, given, label = int(suspects.index[i]), int(suspects.given[i]), int(suspects.suggested[i])
-        why = f"suspect with score {suspects.score[i]:.4g}: {suspects.description}"
-        if drop:
-            decisions.append(Decision(index, given, "drop", given, why))
-        elif label != given:
-            decisions.append(Decision(index, given, "fix", label, why))
+    for i in suspects.ranked().tolist():
+        kind, given = cast(Kind, str(found[i])), int(suspects.given[i])
+        if kind != "keep":
+            label = int(suspects.suggested[i]) if kind == "fix" else given
+            why = f"suspect with score {suspects.score[i]:.4g}: {suspects.description}"
+            decisions.append(Decision(int(suspects.index[i]), given, kind, label, why))
     return tuple(decisions)
 
 

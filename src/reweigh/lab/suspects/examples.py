@@ -52,14 +52,13 @@ def sources_of(run: Run, material: Material) -> tuple[str, ...]:
         texts = inputs if isinstance(inputs, tuple) else [""] * len(dataset.train)
         return tuple(excerpt(texts[i]) or str(i) for i in rows.tolist())
     path = path_of(run.data, run.data_root)
-    if path.suffix.lower() in TABLES:
-        places = tuple(map(read(path).place, cast("NDArray[np.int64]", dataset.rows)[rows].tolist()))
-        if isinstance(inputs, tuple):
-            return tuple(f"{place}: {excerpt(inputs[i])}" for place, i in zip(places, rows.tolist(), strict=True))
-        return places
-    arrays = npz.read(path)
-    labels = next(arrays[y] for x, y, *_ in npz.KEYS if x in arrays and y in arrays)
-    return tuple(map(str, _rows_in_file(dataset, labels.reshape(-1).astype(np.int64), run.holdout)[rows].tolist()))
+    numbers = rows_in_file(run, dataset)[rows]
+    if path.suffix.lower() not in TABLES:
+        return tuple(map(str, numbers))
+    places = tuple(map(read(path).place, numbers.tolist()))
+    if isinstance(inputs, tuple):
+        return tuple(f"{place}: {excerpt(inputs[i])}" for place, i in zip(places, rows.tolist(), strict=True))
+    return places
 
 
 def excerpt(text: str, length: int = LENGTH) -> str:
@@ -72,11 +71,15 @@ def excerpt(text: str, length: int = LENGTH) -> str:
     return words if len(words) <= length else f"{words[:length].rstrip()}…"
 
 
-def _rows_in_file(dataset: Dataset, labels: NDArray[np.int64], holdout: float) -> NDArray[np.int64]:
-    """Return the file's row of each training example, which skips the noisy hold-out if there is one."""
+def rows_in_file(run: Run, dataset: Dataset) -> NDArray[np.int64]:
+    """Return the row of each training example in the table or array of a run; the noisy hold-out has other rows."""
+    if dataset.rows is not None:
+        return dataset.rows
     if dataset.holdout != NOISY_HOLDOUT:
         return np.arange(len(dataset.train))
-    return noisy_holdout(dataset.name, labels, fraction=holdout)[0]
+    arrays = npz.read(path_of(run.data, run.data_root))
+    labels = next(arrays[y] for x, y, *_ in npz.KEYS if x in arrays and y in arrays).reshape(-1).astype(np.int64)
+    return noisy_holdout(dataset.name, labels, fraction=run.holdout)[0]
 
 
 def _printable(text: str) -> str:
