@@ -53,7 +53,7 @@ test-oldest: $(OLDEST)/.ready
 
 docs: $(READY)
 	PYTHONPATH=. $(BIN)/python tools/doc_figures.py docs/figures
-	PYTHONPATH=. $(BIN)/python tools/build_docs.py site
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --strict --quiet
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
