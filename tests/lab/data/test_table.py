@@ -208,7 +208,7 @@ class TestParquet:
         [
             ({"x": ["a"] + ["1", "2"] * 20, "label": [0] + [0, 1] * 20}, r"'x' must.*row 1 \('a'\)"),
             ({"x": [1.0] * 10, "label": [0.5, 1.0] * 5}, "column 'label'"),
-            ({"x": [1.0] * 10, "label": ["a", None] * 5}, "holds only {'a'}"),
+            ({"x": [1.0] * 10, "label": ["a", None] * 5}, "holds only 'a'"),
             ({"x": [1.0] * 10}, "no column 'label'"),
             ({"x": [], "label": []}, "no rows"),
         ],

@@ -137,14 +137,17 @@ class Bomb:
 
 def test_a_pickle_that_calls_something_is_refused_unexecuted(tmp_path: Path) -> None:
     torch.save({"fc.weight": Bomb(tmp_path / "trace")}, tmp_path / "bomb.pt")
-    with pytest.raises(DataError, match="is not a safetensors file or a torch state dict"):
+    with pytest.raises(DataError, match="is not a safetensors file or a torch state dict") as refused:
         load_weights(make("imdb"), tmp_path / "bomb.pt")
+    assert "it refers to posix.mkdir; only tensors, numbers, strings and containers are read" in str(refused.value)
+    assert "weights_only" not in str(refused.value), "torch's advice is to execute it"
     assert not (tmp_path / "trace").exists()
 
 
+@pytest.mark.parametrize("start", [b"", b"hello", b"\x80\x02"])
 @pytest.mark.parametrize("name", ["garbage.pt", "garbage.safetensors", "empty.pt", "empty.safetensors"])
-def test_unreadable_files(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"" if name.startswith("empty") else b"not weights at all" * 9)
+def test_unreadable_files(tmp_path: Path, name: str, start: bytes) -> None:
+    (tmp_path / name).write_bytes(b"" if name.startswith("empty") else start + b"not weights at all" * 9)
     with pytest.raises(DataError, match=f"{name} is not a safetensors file or a torch state dict"):
         load_weights(make("imdb"), tmp_path / name)
 

@@ -195,7 +195,10 @@ def test_a_forged_checkpoint_executes_nothing(path: Path, monkeypatch: pytest.Mo
         pickle.dump(Evil(), buffer)
     content = buffer.getvalue()
     path.write_bytes(b"reweigh checkpoint 1\n" + hashlib.sha256(content).digest() + content)
-    assert step_of(path) == 1
+    loaded = load(path)
+    assert loaded is not None
+    assert (loaded.state["step"], "weights_only" in (loaded.note or "")) == (1, False)
+    assert "checkpoint.pt: cannot be loaded safely: " in (loaded.note or "")
     assert not Path("executed").exists()
 
 

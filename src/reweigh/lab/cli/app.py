@@ -35,6 +35,8 @@ from reweigh.lab.cli import (
 from reweigh.lab.cli.exits import exit_for
 from reweigh.lab.cli.terminal import echo, print_stderr
 
+MAX_MESSAGE = 5000  # characters of an error, which may list what is in a file
+
 
 class _Root(TyperGroup):
     """Accept --debug anywhere on the line, and turn expected errors into an exit code and a message."""
@@ -56,7 +58,8 @@ class _Root(TyperGroup):
                 raise
             if ctx.params.get("debug"):
                 print_stderr("".join(traceback.format_exception(error)).rstrip())
-            print_stderr(f"reweigh: {end.message}")
+            more = " ..." if len(end.message) > MAX_MESSAGE else ""
+            print_stderr(f"reweigh: {end.message[:MAX_MESSAGE]}{more}")
             raise typer.Exit(end.code) from error
 
 

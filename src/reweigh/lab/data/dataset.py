@@ -26,6 +26,8 @@ TEST = "test"
 NOISY_HOLDOUT = "noisy hold-out"
 """A test part split off the user's own data: its labels are as noisy as the training labels."""
 
+MAX_NAME = 1000  # characters of the name of a class
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -143,7 +145,8 @@ class Dataset:
         name: the name in records and tables, e.g. `"cifar10"`.
         train: the training part; not empty.
         test: the test part, of the same kind and example shape; may be empty.
-        class_names: label id -> name; two or more, distinct, in UTF-8 and without control characters.
+        class_names: label id -> name; two or more, distinct, in UTF-8, without control characters, and not longer than
+            `MAX_NAME`.
         groups: class id -> group id (superclasses), or None.
         holdout: `"test"`, or `"noisy hold-out"` for a test part split off the user's data.
         columns: the columns of a table that are features; else None.
@@ -171,8 +174,11 @@ class Dataset:
             raise DataError(f"{self.name}: {len(names)} class(es); a data set needs two or more")
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(f"{self.name}: class name {twice!r} occurs more than once")
+            raise DataError(f"{self.name}: class name {twice!r:.60} occurs more than once")
         for name in names:
+            if len(name) > MAX_NAME:
+                length = f"{len(name):,} characters; at most {MAX_NAME:,}"
+                raise DataError(f"{self.name}: class name {name!r:.60} has {length}")
             if not _is_text(name):
                 raise DataError(f"{self.name}: class name {name!r} is not valid UTF-8; rename it")
             if any(category(letter) == "Cc" for letter in name):

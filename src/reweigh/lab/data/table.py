@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from reweigh.checks import nearest
 from reweigh.errors import DataError, DataWarning
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, TEST, TEXT_WIDTH, Column, Dataset, Part
-from reweigh.lab.data.source.columns import Table, read, require_columns
+from reweigh.lab.data.source.columns import Table, read, require_columns, shown
 from reweigh.lab.data.split import HOLDOUT, class_names_of, noisy_holdout
 from reweigh.lab.data.vectors import hash_texts
 
@@ -86,8 +86,8 @@ def load(
     tables = [read(Path(file)) for file in (path, test) if file is not None]
     first, columns = tables[0], only or ()
     if label == "label" and label not in first.names:
-        there = ", ".join(map(repr, first.names))
-        raise DataError(f"{first.path}: no column 'label'; name the label column by --label-column: there are {there}")
+        there = f"there are {shown(first.names)}"
+        raise DataError(f"{first.path}: no column 'label'; name the label column by --label-column: {there}")
     require_columns(first, label, *([text] if text is not None else columns), *drop)
     names = [name for name in columns or first.names if name not in (label, label + BEFORE) and name not in drop]
     for table in tables[1:]:
@@ -399,13 +399,13 @@ def _label_problems(
     tables: Sequence[Table], given: Sequence[list[str]], label: str, class_names: Sequence[str]
 ) -> list[str]:
     if len(class_names) < 2:
-        held = f"holds only {set(class_names)}" if class_names else "is empty"
+        held = f"holds only {class_names[0]!r:.60}" if class_names else "is empty"
         return [f"column {label!r} {held}; expected two classes or more"]
     problems = []
     for table, values in zip(tables[1:], given[1:], strict=True):
         known = set(class_names)
         unknown = [
-            f"{table.place(i)}: label {value!r}" for i, value in enumerate(values) if value and value not in known
+            f"{table.place(i)}: label {value!r:.60}" for i, value in enumerate(values) if value and value not in known
         ]
         if unknown:
             close = nearest(values[0], class_names) if len(unknown) == len(values) else ""
@@ -456,4 +456,4 @@ def label_doubts(labels: Sequence[str]) -> list[str]:
 
 
 def _counted(labels: Sequence[str], counts: Counter[str]) -> str:
-    return ", ".join(f"{label!r} in {counts[label]:,} row{'s' if counts[label] > 1 else ''}" for label in labels)
+    return ", ".join(f"{label!r:.60} in {counts[label]:,} row{'s' if counts[label] > 1 else ''}" for label in labels)

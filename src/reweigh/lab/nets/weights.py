@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import pickle
+import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import IO
 
 import safetensors
 import safetensors.torch
@@ -66,6 +67,23 @@ def load_weights(net: Net, path: str | os.PathLike[str], *, replace_classifier: 
     net.load_state_dict(loaded)
 
 
+def load_tensors(source: Path | IO[bytes], map_location: str | torch.device = "cpu") -> object:
+    """Load a file of `torch.save` without executing code from it; raise ValueError with the reason if that fails.
+
+    torch's own message advises to load the file with code, so it is not passed on.
+    """
+    try:
+        return torch.load(source, map_location=map_location, weights_only=True)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # a forged file can make the restricted unpickler fail in any way
+        named = re.search(r"GLOBAL ([\w.]{1,100})", str(error))
+        reason = "damaged, or not written by torch.save"
+        if named is not None:
+            reason = f"it refers to {named[1]}; only tensors, numbers, strings and containers are read"
+        raise ValueError(reason) from None
+
+
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Read name -> tensor on the CPU, without executing code from the file."""
     if not path.is_file():
@@ -75,10 +93,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             content = safetensors.torch.load_file(path)
         else:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except (safetensors.SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise DataError(f"{path} is not a safetensors file or a torch state dict: {reason}") from error
+            content = load_tensors(path)
+    except (safetensors.SafetensorError, ValueError) as error:
+        raise DataError(f"{path} is not a safetensors file or a torch state dict: {error}") from error
     if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
         content = content["state_dict"]
     if not isinstance(content, dict):

@@ -352,6 +352,6 @@ def caveat(result: Mapping[str, Any]) -> str:
     classes = result.get("collapsed_classes") or []
     if not classes:
         return ""
-    named, count = classes[:MAX_CLASSES_NAMED], len(classes)
+    named, count = [f"{name:.60}" for name in classes[:MAX_CLASSES_NAMED]], len(classes)
     more = f" and {count - len(named)} more" if count > len(named) else ""
     return f"{count} collapsed {'class' if count == 1 else 'classes'}: {', '.join(named)}{more}"

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from reweigh.errors import DataError
+from reweigh.lab.nets.weights import load_tensors
 from reweigh.lab.record.files import open_file, replace_file
 
 _MAGIC = b"reweigh checkpoint 1\n"
@@ -109,9 +110,9 @@ def _read(path: Path, map_location: str | torch.device) -> dict[str, Any]:
     if hashlib.sha256(payload).digest() != content[len(_MAGIC) : start]:
         raise DataError(f"{path}: damaged; its content does not match its digest")
     try:
-        state = torch.load(io.BytesIO(payload), map_location=map_location, weights_only=True)
-    except Exception as error:  # a forged file can make the restricted unpickler fail in any way
-        raise DataError(f"{path}: cannot be loaded safely ({str(error).splitlines()[0]})") from error
+        state = load_tensors(io.BytesIO(payload), map_location)
+    except ValueError as error:
+        raise DataError(f"{path}: cannot be loaded safely: {error}") from error
     if not isinstance(state, dict):
         raise DataError(f"{path}: holds a {type(state).__name__}, not a dict")
     return state

@@ -113,6 +113,32 @@ def test_parquet_that_repeats_one_text_keeps_it_once(tmp_path, peak) -> None:
     assert peak(lambda: columns.read(path).strings("text")) < 2 * 10**7
 
 
+def test_parquet_that_repeats_one_long_text_is_refused(tmp_path, refused, peak) -> None:
+    """Each row would be copied when its spaces are removed."""
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (extra tables)")
+    from pyarrow import parquet
+
+    path = tmp_path / "own.parquet"
+    entries = pa.array(["x" * 10**6 + " ", "y" * 10**6 + " "])
+    labels = pa.DictionaryArray.from_arrays(pa.array(np.arange(2000) % 2, pa.int32()), entries)
+    parquet.write_table(pa.table({"a": np.arange(2000.0), "label": labels}), path, compression="zstd")
+    assert path.stat().st_size < 10**5
+    told = refused(lambda: table.load(path), "own.parquet: 2000002000 characters of text, more than the limit")
+    assert len(told) < 200
+    assert peak(lambda: refused(lambda: table.load(path), "own.parquet")) < 10**8
+
+
+def test_long_names_are_shortened_in_messages(tmp_path, refused) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(GOOD.replace("x", LONG))
+    told = refused(lambda: table.load(path), "class name 'qqq")
+    assert f"has {len(LONG):,} characters; at most 1,000" in told
+    path.write_text(GOOD.replace("x", "y").replace("y", LONG))
+    assert len(refused(lambda: table.load(path), "own.csv")) < 300
+    path.write_text(",".join([f"{LONG}{k}" for k in range(50)]) + "\n" + ",".join("1" * 50) + "\n")
+    assert len(refused(lambda: table.load(path), "own.csv: no column 'label'")) < 1200
+
+
 def test_parquet_names_that_mean_two_columns(tmp_path, refused) -> None:
     pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (extra tables)")
     from pyarrow import parquet

@@ -87,8 +87,15 @@ def require_columns(table: Table, *names: str) -> None:
     for name in names:
         if name not in present:
             close = difflib.get_close_matches(name, table.names, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise DataError(f"{table.path}: no column {name!r}{hint}; there are {', '.join(map(repr, table.names))}")
+            hint = f" (did you mean {close[0]!r:.60}?)" if close else ""
+            raise DataError(f"{table.path}: no column {name!r}{hint}; there are {shown(table.names)}")
+
+
+def shown(names: Iterable[str]) -> str:
+    """Return the first names, each shortened, and the number of the others."""
+    every = list(names)
+    more = f" and {len(every) - _MAX_SHOWN} more" if len(every) > _MAX_SHOWN else ""
+    return ", ".join(f"{name!r:.60}" for name in every[:_MAX_SHOWN]) + more
 
 
 def _refuse(table: Table, name: str, expected: str, bad: Iterable[tuple[int, object]]) -> None:
@@ -272,13 +279,16 @@ def _read_parquet(path: Path, max_bytes: int) -> Table:
         chosen = [name for name, kind in types.items() if kind in _READ or kind.startswith(_DATES)]
         leaves = [metadata.schema.column(k).path for k in range(metadata.num_columns)]
         if len(types) < len(fields) or len(set(leaves)) < len(leaves):
-            raise DataError(f"{path}: a column name occurs twice: {', '.join(field.name for field in fields)}")
+            raise DataError(f"{path}: a column name occurs twice: {shown(field.name for field in fields)}")
         size = sum(_size(metadata, k) for k, name in enumerate(leaves) if name in chosen)
         if size > max_bytes:
             raise DataError(f"{path}: {size} bytes unpacked, more than the limit of {max_bytes}")
         # as dictionaries, where equal strings are stored once: otherwise a file of a kilobyte can exhaust memory
         with parquet.ParquetFile(path, read_dictionary=[name for name in chosen if types[name] in _TEXT]) as file:
             table = file.read(columns=chosen)
+        text = sum(_text_size(table.column(name)) for name in chosen if types[name] in _TEXT)
+        if text > max_bytes:  # one long value in many rows: whoever changes each makes a copy of it
+            raise DataError(f"{path}: {text} characters of text, more than the limit of {max_bytes}")
         columns = {name: _values(table.column(name)) for name in chosen}
     except DataError:
         raise
@@ -320,6 +330,15 @@ def _size(metadata: Any, column: int) -> int:
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     chunks = [(max(group.num_rows, group.column(column).num_values), group.column(column)) for group in groups]
     return sum(max(8 * count, int(chunk.total_uncompressed_size)) for count, chunk in chunks)
+
+
+def _text_size(column: Any) -> int:
+    """Return the characters of all strings of an Arrow column of dictionaries, counted as often as they occur."""
+    size = 0
+    for chunk in column.chunks:
+        lengths = np.array([0 if entry is None else len(entry) for entry in chunk.dictionary.to_pylist()], np.int64)
+        size += int(lengths[chunk.indices.drop_null().to_numpy()].sum())
+    return size
 
 
 def _values(column: Any) -> list[Any]:
