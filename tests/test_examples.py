@@ -39,3 +39,13 @@ def test_finetune_language_model() -> None:
     assert min(robust) > nll + 5
     assert exact[6] > max(exact[7:])  # from scratch NLL is best
     assert [line.split("(")[0].strip() for line in lines if "arXiv" in line] == ["MAE", "CCE"]
+
+
+@pytest.mark.slow
+def test_noisy_table() -> None:
+    pytest.importorskip("sklearn", minversion="1.6")
+    blocks = output("noisy_table.py").split("next digit")
+    accuracy = [float(line.split("%")[0].split()[-1]) for line in blocks[1].splitlines()[1:]]
+    linear, cleaned, _, gce, auto, _ = accuracy
+    assert cleaned > linear + 5
+    assert min(gce, auto) > linear + 20
