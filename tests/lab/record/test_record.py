@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from reweigh.errors import DataError
 from reweigh.lab.record import (
@@ -33,6 +34,7 @@ from reweigh.lab.record import (
 )
 from reweigh.lab.record.archive import pack
 from reweigh.lab.record.header import _commit
+from reweigh.lab.record.posteriors import FILE, read_posteriors, write_posteriors
 
 MakeRun = Callable[..., Path]
 ENVIRONMENT = {"torch": "2"}
@@ -328,15 +330,16 @@ def complete(tmp_path: Path, header: Header) -> Path:
     with Record(tmp_path / "a", header, ENVIRONMENT) as record:
         for step in (10, 20, 30):
             record.append({"step": step, "accuracy": step / 100}, np.full(5, 0.5), (np.full(5, 0.25), np.arange(5)))
+        write_posteriors(tmp_path / "a", *torch.full((3, 5, 2), 0.5))
         record.finish(FINISHED)
     return tmp_path / "a"
 
 
 def read_all(folder: Path) -> tuple[object, ...]:
-    return read_run(folder), read_p(folder), read_margins(folder)
+    return read_run(folder), read_p(folder), read_margins(folder), read_posteriors(folder, 5, 2)
 
 
-@pytest.mark.parametrize("name", ["run.json", "rows.jsonl", "p.f16", "margins.bin", "result.json"])
+@pytest.mark.parametrize("name", [FILE, "run.json", "rows.jsonl", "p.f16", "margins.bin", "result.json"])
 def test_every_damage_to_a_finished_run_is_named(complete: Path, name: str) -> None:
     content = (complete / name).read_bytes()
     for place in range(len(content)):

@@ -37,6 +37,7 @@ MAX_BYTES = 2**36  # of a file in a run folder, and of an archive of runs
 MAX_JSON = 2**30
 ABANDONED = 86400.0  # seconds after which nobody writes a temporary file any more
 _NO_SURPRISE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+DIGESTS = "sha256"  # the key in result.json of the digests of the other files
 _ZEROS = "0" * 64
 _DIGEST = re.compile(rb'\n  "(?P<key>[^"]{6})": "(?P<value>[^"]{64})"\n\}\n?\Z')  # the key too may be damaged
 
@@ -185,6 +186,15 @@ def read_json(path: Path) -> dict[str, Any]:
             raise DataError(f"{path}: damaged; its content does not match its digest")
     value.pop("digest", None)
     return value
+
+
+def check_digest(path: Path) -> None:
+    """Raise DataError if a file of a finished run differs from its digest in the result, where there is one."""
+    result = path.parent / "result.json"
+    if os.path.lexists(result):
+        digest = read_json(result).get(DIGESTS, {}).get(path.name)
+        if digest is not None and sha256_of(path) != digest:
+            raise DataError(f"{path}: damaged; its content does not match its digest in result.json")
 
 
 def sha256_of(path: Path, size: int = sys.maxsize) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from reweigh.errors import DataError
-from reweigh.lab.record.files import replace_file
+from reweigh.lab.record.files import check_digest, open_file, replace_file
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FILE = "posteriors.safetensors"
 
@@ -55,10 +57,12 @@ def read_posteriors(folder: Path, examples: int, num_classes: int) -> Posteriors
     from safetensors.numpy import load
 
     path = folder / FILE
+    check_digest(path)
     if not path.exists():
         return None
     try:
-        arrays = load(path.read_bytes())
+        with open_file(path) as file:
+            arrays = load(file.read())
     except (SafetensorError, OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read ({error}); train again") from error
     rows = []

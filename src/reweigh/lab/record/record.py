@@ -26,10 +26,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from numpy.typing import ArrayLike
 
 from reweigh.errors import DataError
+from reweigh.lab.record import posteriors
 from reweigh.lab.record.files import (
+    DIGESTS,
     Lock,
     RecordError,
     append_bytes,
+    check_digest,
     digest_of,
     jsonable,
     leftovers,
@@ -74,7 +77,6 @@ _RESULT = object_of(
         "sha256": object_of(rest=string),
     },
 )
-_DIGESTS = "sha256"  # the key of the digests in result.json
 
 MAX_CLASSES_NAMED = 5
 
@@ -213,7 +215,10 @@ class Record:
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write result.json, which marks the run as done."""
-        write_json(self.folder / "result.json", {**result, _DIGESTS: self.digests})
+        digests, path = self.digests, self.folder / posteriors.FILE
+        if path.exists():
+            digests[path.name] = sha256_of(path)
+        write_json(self.folder / "result.json", {**result, DIGESTS: digests})
 
     def close(self) -> None:
         """Release the lock."""
@@ -236,7 +241,7 @@ def read_rows(folder: Path | str) -> list[dict[str, Any]]:
     if final is not None and last != final:
         ends = "has no rows" if last is None else f"ends at iteration {last}"
         raise DataError(f"{path}: {ends}, but the result is of iteration {final}; restore the file")
-    _check_digest(path)
+    check_digest(path)
     return rows
 
 
@@ -247,17 +252,8 @@ def read_result(folder: Path | str) -> dict[str, Any] | None:
         return None
     result = current_names(read_json(path))
     check_schema(path, result, _RESULT)
-    result.pop(_DIGESTS, None)
+    result.pop(DIGESTS, None)
     return result
-
-
-def _check_digest(path: Path) -> None:
-    """Raise DataError if a file of a finished run differs from its digest in the result, where there is one."""
-    result = path.parent / "result.json"
-    if os.path.lexists(result):
-        digest = read_json(result).get(_DIGESTS, {}).get(path.name)
-        if digest is not None and sha256_of(path) != digest:
-            raise DataError(f"{path}: damaged; its content does not match its digest in result.json")
 
 
 def read_run(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str, Any] | None]:
@@ -282,14 +278,14 @@ def read_run(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str
 def read_p(folder: Path | str) -> History:
     """Return p of every training example over time; without columns if it was not recorded."""
     path = Path(folder) / "p.f16"
-    _check_digest(path)
+    check_digest(path)
     return scan_p(path, read_header(path.parent).examples)
 
 
 def read_margins(folder: Path | str) -> Margins:
     """Return margin and rival of every training example over time; without columns if they were not recorded."""
     path = Path(folder) / "margins.bin"
-    _check_digest(path)
+    check_digest(path)
     return scan_margins(path, read_header(path.parent).examples)
 
 
