@@ -7,9 +7,11 @@ predictions = predict("runs/.../model", "holiday-photos/")
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,7 +23,7 @@ from reweigh.lab.data import npz
 from reweigh.lab.data.dataset import Dataset, Inputs, Part
 from reweigh.lab.data.folder import Skipped, files_below
 from reweigh.lab.data.registry import TABLES
-from reweigh.lab.data.source.columns import read, require_columns
+from reweigh.lab.data.source.columns import Table, read, require_columns
 from reweigh.lab.data.source.images import Files
 from reweigh.lab.data.source.text import read_lines
 from reweigh.lab.data.table import are_numbers, encode, standardise
@@ -46,6 +48,8 @@ class Predictions(NamedTuple):
         probabilities: (N, C) float64.
         class_names: class id -> name.
         empty: places of empty texts, such as "line 3"; their predictions are those for no words at all.
+        beside: what tells the examples apart: column -> N values, of the columns of a table that the model does not
+            read, such as a key, and of texts.
     """
 
     examples: tuple[str, ...]
@@ -53,6 +57,7 @@ class Predictions(NamedTuple):
     probabilities: NDArray[np.float64]
     class_names: tuple[str, ...]
     empty: tuple[str, ...] = ()
+    beside: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
     @property
     def p(self) -> NDArray[np.float64]:
@@ -88,13 +93,13 @@ def predict(
     net, card = load_model(model, which)
     run = run_of(card)
     target = device_of(replace(run, device=device))
-    examples, part, empty = _read(Path(inputs), card, run)
+    examples, part, empty, beside = _read(Path(inputs), card, run)
     part = readable(Dataset("inputs", part, part, card.class_names), run).train
     _check_shape(Path(inputs), part, card)
     probabilities = probabilities_of(net, card, part, target, which, progress)
     if not np.isfinite(probabilities).all():  # finite weights can still be too large
         raise DataError(f"{model}: outputs are not finite: training diverged, or numbers in {inputs} are too large")
-    return Predictions(examples, probabilities.argmax(axis=1), probabilities, card.class_names, empty)
+    return Predictions(examples, probabilities.argmax(axis=1), probabilities, card.class_names, empty, beside)
 
 
 def run_of(card: Card) -> Run:
@@ -126,24 +131,28 @@ def probabilities_of(
     return torch.cat(rows).numpy()
 
 
-def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part, tuple[str, ...]]:
-    """Return the names of the examples, the examples as loaded for training, and the places of empty texts."""
+_Beside = Mapping[str, tuple[str, ...]]
+
+
+def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part, tuple[str, ...], _Beside]:
+    """Return the names of the examples, these as loaded for training, the places of empty texts, and `beside`."""
     inputs: Inputs
     empty: tuple[str, ...] = ()
+    beside: _Beside = {}
     suffix = path.suffix.lower()
     if suffix == ".npz":
         inputs = _array(path, card)
     elif (suffix in TABLES or suffix == ".txt") and reads_text(run):
-        inputs, empty = _texts(path, run)
+        inputs, empty, beside = _texts(path, run)
     elif suffix in TABLES or suffix == ".txt":
-        inputs = _columns(path, card)
+        inputs, beside = _columns(path, card)
     else:
         files = _files(path)
         inputs = files if card.kind == "files" else files.array(_image_size(path, card, run))
         if card.kind == "files":
             files.check()
-        return files.names, _part(path, inputs), empty
-    return tuple(str(i + 1) for i in range(len(inputs))), _part(path, inputs), empty
+        return files.names, _part(path, inputs), empty, beside
+    return tuple(str(i + 1) for i in range(len(inputs))), _part(path, inputs), empty, beside
 
 
 def _part(path: Path, inputs: Inputs) -> Part:
@@ -199,26 +208,38 @@ def reads_text(run: Run) -> bool:
     return run.text_column is not None or (run.data == "imdb" and run.text_vectors == "hashed")
 
 
-def _texts(path: Path, run: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the texts, and the places of empty ones."""
+def _texts(path: Path, run: Run) -> tuple[tuple[str, ...], tuple[str, ...], _Beside]:
+    """Return the texts, the places of empty ones, and `Predictions.beside`."""
+    beside: _Beside
     if path.suffix.lower() == ".txt":
         texts = read_lines(path)
-        empty = [f"line {i + 1}" for i, text in enumerate(texts) if not text.strip()]
+        empty, beside = [f"line {i + 1}" for i, text in enumerate(texts) if not text.strip()], {"text": tuple(texts)}
     else:
         table, column = read(path), run.text_column or "text"
         require_columns(table, column)
         texts = table.texts(column)
         empty = [table.place(i) for i, text in enumerate(texts) if not text.strip()]
+        beside = _beside(table, table.names)
     if len(empty) == len(texts):
         raise DataError(f"{path}: nothing to predict: all texts are empty")
-    return tuple(texts), tuple(empty)
+    return tuple(texts), tuple(empty), beside
 
 
-def _columns(path: Path, card: Card) -> NDArray[np.float32]:
+def _beside(table: Table, names: Iterable[str]) -> _Beside:
+    """Return columns as text, with nothing for a missing value, and without columns of lists and the like."""
+    columns = {}
+    for name in names:
+        with suppress(DataError):
+            columns[name] = tuple("" if value is None else str(value) for value in table.values(name))
+    return columns
+
+
+def _columns(path: Path, card: Card) -> tuple[NDArray[np.float32], _Beside]:
     if card.columns is None or path.suffix.lower() == ".txt":
         raise DataError(f"{path}: the model was not trained on {'texts' if path.suffix == '.txt' else 'a table'}")
     table = read(path)
-    return encode(table, card.columns)
+    known = {column.name for column in card.columns}
+    return encode(table, card.columns), _beside(table, (name for name in table.names if name not in known))
 
 
 def _check_shape(path: Path, part: Part, card: Card) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import csv
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +77,34 @@ def test_names_in_another_encoding() -> None:
     name = os.fsdecode(b"caf\xe9.png")
     found = Predictions((name, "b.png"), np.array([0, 1]), np.eye(2), ("a", "b"))
     assert as_csv(found, probabilities=False).encode().splitlines()[1] == b"caf\\udce9.png,a,1"
+
+
+def test_keys_and_texts_are_beside_the_predictions(reweigh, tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text(
+        "key,size,label\n" + "".join(f"a{i},{i},{'no' if i < 20 else 'yes'}\n" for i in range(40))
+    )
+    small = ["--net", "mlp-4", "--weighting", "CCE", "--iterations", 4, "--device", "cpu", "--json"]
+    line = ["train", "--data", tmp_path / "train.csv", *small, "--runs", tmp_path / "runs"]
+    ended = reweigh(*line)
+    assert ended.code == 0, ended.stderr
+    folder = ended.json["folder"]
+    (tmp_path / "new.csv").write_text('key,size,p\nx7,3,a note\n"y,8",35,\n')
+    rows = list(csv.DictReader(reweigh("predict", folder, tmp_path / "new.csv").stdout.splitlines()))
+    assert [(row["example"], row["key"], row["p (input)"]) for row in rows] == [("1", "x7", "a note"), ("2", "y,8", "")]
+    assert reweigh("predict", folder, tmp_path / "new.csv", "--json").json["beside"]["key"] == ["x7", "y,8"]
+
+
+def test_standard_input(tmp_path: Path) -> None:
+    def call(*words: object, given: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-m", "reweigh", *map(str, words)]
+        return subprocess.run(line, input=given, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    (tmp_path / "train.csv").write_text("words,label\n" + "a fine film,pos\na dull film,neg\n" * 10)
+    small = ["--net", "linear", "--weighting", "CCE", "--iterations", "4", "--device", "cpu"]
+    trained = call("train", "--data", "train.csv", "--text-column", "words", *small, given="")
+    folder = trained.stdout.splitlines()[0]
+    texts = call("predict", folder, "-", given="fine, I think\ndull\n")
+    assert [row["text"] for row in csv.DictReader(texts.stdout.splitlines())] == ["fine, I think", "dull"]
+    empty = call("predict", folder, "-", given="\n")
+    assert empty.returncode == 3
+    assert empty.stderr.endswith("standard input: nothing to predict: all texts are empty\n")
