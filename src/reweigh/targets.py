@@ -53,8 +53,16 @@ def read(logits: Tensor, target: Tensor, factors: Factors, ignore_index: int, sm
             f"weight must have one entry for each of the {num_classes} classes, got shape {tuple(weight.shape)}"
         )
     if sample_weight is not None:
-        sample_weight = statistic(align_leading(sample_weight, positions, "sample_weight"))
+        sample_weight = statistic(align_leading(sample_weight, positions, "sample_weight")).expand(positions)
     by_class = None if weight is None else statistic(weight)
+    if not target.is_floating_point():
+        index, valid = known_labels(target, positions, num_classes, ignore_index)
+        s = _product(valid, None if by_class is None else take_rows(by_class, index), sample_weight)
+        divisor: Tensor | float = float(index.numel()) if s is None else s.sum()
+        if smoothing == 0:
+            return Labels("index", index, index, num_classes, s, valid, divisor, positions)
+    classes = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(positions))
+    of_class = None if by_class is None else take_rows(by_class, classes)
     if target.is_floating_point():
         if target.shape != logits.shape:
             raise ValueError(
@@ -65,49 +73,27 @@ def read(logits: Tensor, target: Tensor, factors: Factors, ignore_index: int, sm
                 f"ignore_index={ignore_index} does not go with a target of probabilities, which names no "
                 "class; give a sample_weight of 0 to what is to be ignored"
             )
-        index = classes = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(positions))
-        valid, share = None, statistic(target.movedim(dim, 0))
-        share = share * (1 - smoothing) + smoothing / num_classes
-        divisor = torch.ones(positions, dtype=share.dtype, device=share.device)
-        if by_class is not None:
-            total = share.sum(0)
-            divisor = (share * take_rows(by_class, classes)).sum(0) / torch.where(total == 0, 1.0, total)
+        index, valid, share = classes, None, statistic(target.movedim(dim, 0))
     else:
-        index, valid = known_labels(target, positions, num_classes, ignore_index)
-        if smoothing == 0:
-            return _index_labels(index, valid, num_classes, by_class, sample_weight, positions)
-        classes = torch.arange(num_classes, device=logits.device).reshape(-1, *(1,) * len(positions))
-        share = statistic(index == classes) * (1 - smoothing) + smoothing / num_classes
-        if valid is not None:
-            share = share * valid
-        # before smoothing, as in torch
-        divisor = (
-            torch.ones(positions, dtype=share.dtype, device=share.device)
-            if by_class is None
-            else take_rows(by_class, index)
-        )
-        divisor = divisor if valid is None else divisor * valid
-    s = share if by_class is None else share * take_rows(by_class, classes)
-    if sample_weight is not None:
-        s, divisor = s * sample_weight, divisor * sample_weight
-    return Labels("probabilities", index, classes, num_classes, s, valid, divisor.sum(), positions)
+        share = statistic(index == classes)
+    share = share * (1 - smoothing) + smoothing / num_classes
+    if target.is_floating_point():  # labels have the divisor they have without smoothing, as in torch
+        total = share.sum(0)
+        counted = torch.ones_like(total)
+        if of_class is not None:
+            counted = (share * of_class).sum(0) / torch.where(total == 0, 1.0, total)
+        divisor = (counted if sample_weight is None else counted * sample_weight).sum()
+    s = _product(share, valid, of_class, sample_weight)
+    return Labels("probabilities", index, classes, num_classes, s, valid, divisor, positions)
 
 
-def _index_labels(
-    index: Tensor,
-    valid: Tensor | None,
-    num_classes: int,
-    weight: Tensor | None,
-    sample_weight: Tensor | None,
-    positions: torch.Size,
-) -> Labels:
-    s = None if valid is None else statistic(valid)
-    if weight is not None:
-        s = take_rows(weight, index) if s is None else s * take_rows(weight, index)
-    if sample_weight is not None:
-        s = sample_weight.expand(positions) if s is None else s * sample_weight
-    divisor = float(index.numel()) if s is None else s.sum()
-    return Labels("index", index, index, num_classes, s, valid, divisor, positions)
+def _product(*factors: Tensor | None) -> Tensor | None:
+    """Return the product of the factors that are given, None if none is."""
+    product = None
+    for factor in factors:
+        if factor is not None:
+            product = statistic(factor) if product is None else product * factor
+    return product
 
 
 def known_labels(
