@@ -60,6 +60,22 @@ def test_a_copy_and_its_original_have_settings_of_their_own() -> None:
         assert criterion.settings.weighting != copied.settings.weighting
 
 
+@pytest.mark.parametrize("make", MAKERS)
+def test_settings_are_resolved_again_only_after_a_change(make: Callable[..., Any]) -> None:
+    criterion = make(DM(0.5, 8), normalise="unit")  # which integrates the weighting
+    first = criterion.settings
+    assert criterion.settings is first
+    criterion.taper = 0.1
+    assert criterion.settings.taper == 0.1
+    criterion.weighting = DM(0.5, 8)
+    assert criterion.settings.weighting == first.weighting
+    beta = torch.tensor(8.0)
+    criterion.weighting = DM(0.5, beta)
+    before = criterion.settings.weighting
+    beta.fill_(2.0)
+    assert criterion.settings.weighting.log_divisor != before.log_divisor
+
+
 def gradient(criterion: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     logits = LOGITS.clone().requires_grad_()
     return torch.autograd.grad(criterion(logits, TARGET), logits)[0]
