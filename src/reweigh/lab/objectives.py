@@ -86,7 +86,11 @@ def kind_of(name: str) -> str | None:
 
 
 def class_of(kind: str, name: str) -> Callable[..., Any]:
-    """Return the class of that name; `kind` is weighting, loss or method."""
+    """Return the class of that name, or the factory of an own one; `kind` is weighting, loss or method."""
+    if ":" in name:
+        from reweigh.lab.own import own_class
+
+        return own_class(kind, name)
     named = {each.__name__: each for each in KINDS[kind]}
     if name not in named:
         other = kind_of(name)

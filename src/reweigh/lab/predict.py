@@ -72,6 +72,7 @@ def predict(
     which: Literal["final", "best"] = "final",
     *,
     device: str = "auto",
+    own_code: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Predictions:
     """Return classes and probabilities for `inputs`.
@@ -85,12 +86,13 @@ def predict(
             `.npz` are its columns in the order of training, and are standardised like them.
         which: the final model, or the best one if it was saved.
         device: "auto" is a GPU if there is one.
+        own_code: execute the recorded code of an own net; read it first.
         progress: called with (examples done, examples).
 
     Raises:
         DataError: the model or an input cannot be read, an input does not fit the model, or its training diverged.
     """
-    net, card = load_model(model, which)
+    net, card = load_model(model, which, own_code=own_code)
     run = run_of(card)
     target = device_of(replace(run, device=device))
     examples, part, empty, beside = _read(Path(inputs), card, run)

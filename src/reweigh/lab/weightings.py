@@ -57,12 +57,11 @@ def weighting_from(expression: Expression) -> Weighting:
         for factor in factors:  # numbers: `Expression` accepts nothing else
             combined = Scaled(combined, cast(float, factor))
         return combined
-    named = {each.__name__: each for each in WEIGHTINGS}
-    if expression.name not in named:
-        from reweigh.lab.objectives import class_of  # knows losses and methods, too, for the hint
+    cls: Callable[..., Any] | None = {each.__name__: each for each in WEIGHTINGS}.get(expression.name)
+    if cls is None:
+        from reweigh.lab.objectives import class_of  # knows own code, and losses and methods, too, for the hint
 
-        class_of("weighting", expression.name)
-    cls = named[expression.name]
+        cls = class_of("weighting", expression.name)
     weighting: Weighting = build(cls, expression, check_arguments(cls, expression), weighting_from, {})
     return weighting
 

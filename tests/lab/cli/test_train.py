@@ -167,3 +167,30 @@ def test_epochs_count_the_examples_that_are_trained_on() -> None:
     assert choose("digits", fields).run.iterations == 360
     assert choose("digits", fields | {"validation": 0.5}).run.iterations == 180
     assert choose("digits", fields | {"optimiser": "adamw"}).run.lr == 0.001
+
+
+CODE = """
+from torch import nn
+
+def curve(p):
+    return 0.1 + p * (1 - p)
+
+def net(num_classes):
+    return nn.Sequential(nn.Linear(64, num_classes))
+"""
+
+
+def test_the_command_line_executes_what_it_names(reweigh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.py").write_text(CODE)
+    line = ["train", "--data", "digits", "--epochs", "0.1", "--device", "cpu", "--weighting", "my.py:curve"]
+    ended = reweigh(*line, "--net", "my.py:net")
+    assert ended.code == 0, ended.stderr
+    folder = Path(ended.stdout.splitlines()[0])
+    (folder / "result.json").unlink()
+    refused = reweigh("resume", folder)
+    assert refused.code == 2
+    assert "add --own-code" in refused.stderr
+    assert reweigh("resume", folder, "--own-code").code == 0
+    assert reweigh("report", folder.parent, "-o", tmp_path / "report.html").code == 0  # without its curve
+    assert reweigh("train", *line[1:-1], "gone.py:curve").stderr.endswith("gone.py: no such file\n")

@@ -43,6 +43,9 @@ def predict(
         bool, typer.Option("--probabilities", help="Write the probabilities of all classes.")
     ] = False,
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, ...")] = "auto",
+    own_code: Annotated[
+        bool, typer.Option("--own-code", help="Execute the recorded code of a net from a Python file; read it first.")
+    ] = False,
     runs: RunsRoot = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -57,7 +60,7 @@ def predict(
     folder = find_model(model, runs)
     check_output("--output", output, (".csv",), [inputs], begins=HEADER)
     with progress("examples") as show, _as_file(inputs, folder) as file:
-        found = apply(folder, file, "best" if best else "final", device=device, progress=show)
+        found = apply(folder, file, "best" if best else "final", device=device, own_code=own_code, progress=show)
     if found.empty:
         more = f" and {len(found.empty) - LISTED} more" if len(found.empty) > LISTED else ""
         places = ", ".join(found.empty[:LISTED]) + more

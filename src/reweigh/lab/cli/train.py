@@ -22,7 +22,7 @@ from reweigh.lab.cli.options import (
 )
 from reweigh.lab.cli.runner import is_first_process, print_run, print_runs, run_one, run_several
 from reweigh.lab.cli.terminal import print_stderr
-from reweigh.lab.spec import Run, describe, read_seeds
+from reweigh.lab.spec import Run, describe, own_names, read_seeds
 
 
 @with_fields((*describe(), EPOCHS), defaults=DEFAULTS, loss=DEFAULT_LOSS)
@@ -87,7 +87,7 @@ def choose_run(fields: dict[str, Any]) -> Run:
 
     if "data" not in fields:
         raise ValueError("give --data: the name of a data set (reweigh data list), a folder or a file")
-    given = with_init_hash(fields)
+    given = with_hashes(fields)
     try:
         choice = choose(given.pop("data"), given)
     except TypeError as error:  # on a command line a value of the wrong type is a wrong value
@@ -97,18 +97,23 @@ def choose_run(fields: dict[str, Any]) -> Run:
     return choice.run
 
 
-def with_init_hash(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of the fields, with the hash of the initial weights if there are any."""
-    if not fields.get("init_file") or fields.get("init_hash"):
-        return dict(fields)
-    from reweigh.lab.record.files import sha256_of
+def with_hashes(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of the fields with the hashes of initial weights and own code, which a command line may run."""
+    fields = dict(fields)
+    if fields.get("init_file") and not fields.get("init_hash"):
+        from reweigh.lab.record.files import sha256_of
 
-    return fields | {"init_hash": sha256_of(Path(fields["init_file"]))}
+        fields["init_hash"] = sha256_of(Path(fields["init_file"]))
+    if any(own_names(str(fields.get(name) or "")) for name in ("net", "weighting", "loss", "method")):
+        from reweigh.lab.own import code_hash, files_of, read_code
+
+        fields = {"code_hash": code_hash(read_code(files_of(fields))), **fields, "own_code": True}
+    return fields
 
 
 def make_run(fields: dict[str, Any]) -> Run:
     """Return the run with these fields, and the hash of its initial weights."""
     try:
-        return Run.from_mapping(with_init_hash(fields))
+        return Run.from_mapping(with_hashes(fields))
     except TypeError as error:  # on a command line a value of the wrong type is a wrong value
         raise ValueError(str(error)) from error

@@ -54,7 +54,7 @@ def _probabilities(
     run: Run, folder: Path, which: Literal["final", "best"], material: Material, part: Part
 ) -> NDArray[np.float64]:
     device = device_of(run)
-    net, _ = load_model(folder / "model", which, device=device)
+    net, _ = load_model(folder / "model", which, device=device, own_code=run.own_code)
     autocast = autocast_of(run, device)
     rows = []
     for batch in batches_of(run, part, material, device, order=None).evaluation(BATCH if part.kind != "files" else 128):

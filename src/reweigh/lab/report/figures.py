@@ -10,7 +10,7 @@ from reweigh.lab.data.dataset import NOISY_HOLDOUT, TEST
 from reweigh.lab.figures.curves import density_of
 from reweigh.lab.figures.figure import Bars, Figure, Heat, Lines, Series, Stack, thin
 from reweigh.lab.report.collect import Group
-from reweigh.lab.spec import is_scheduled, parse
+from reweigh.lab.spec import is_scheduled, own_names, parse
 from reweigh.lab.train.schedules import over_steps
 from reweigh.lab.weightings import weighting_from
 
@@ -154,7 +154,7 @@ def densities(groups: Sequence[Group]) -> Lines | None:
     """Return the emphasis densities of all groups trained with a weighting; a scheduled one at its start and end."""
     series: list[Series] = []
     for i, group in enumerate(groups):
-        if group.run.weighting is None:
+        if group.run.weighting is None or own_names(group.run.weighting):  # a report executes no own code
             continue
         expression = parse(group.run.weighting)
         at = over_steps(weighting_from, expression, group.run.iterations)

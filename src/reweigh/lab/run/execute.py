@@ -17,6 +17,7 @@ from reweigh.errors import DataError
 from reweigh.lab.data.dataset import TEST
 from reweigh.lab.methods.protocol import Method
 from reweigh.lab.nets.registry import check_reads
+from reweigh.lab.own import load_code
 from reweigh.lab.record import Record, RecordError, environment, read_rows, summarise
 from reweigh.lab.record.files import make_folder
 from reweigh.lab.record.posteriors import write_posteriors
@@ -193,6 +194,7 @@ def train_run(
 
     # Set up. The folder is made last, so that a run with invalid settings leaves none.
     device = ranks.device(device_of(run))
+    load_code(run)
     with _GATHERING:
         material = gather(run)
     fitted = replace(run, batch_size=min(run.batch_size, len(material.train)))

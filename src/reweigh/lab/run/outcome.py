@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from reweigh.lab.nets.registry import needs_large_stem
+from reweigh.lab.own import code_of
 from reweigh.lab.record import Header, Record
 from reweigh.lab.run.material import Material
 from reweigh.lab.run.parts import input_shape
@@ -37,6 +38,7 @@ def finish(run: Run, material: Material, net: nn.Module, best: Best, result: dic
         dropout=run.dropout,
         large_stem=needs_large_stem(input_shape(material)),
         run=run,
+        code=code_of(run) if ":" in run.net else None,
         temperature=result.get("temperature", 1.0),
         metrics={key: result[key] for key in ("final", "best", "holdout")},
     )
@@ -95,6 +97,8 @@ def header_of(run: Run, material: Material) -> Header:
             "hash": corruption.hash,
             "counts": corruption.counts.tolist() if corruption.num_classes <= 100 else None,
         }
+    if code := code_of(run):
+        details["code"] = code
     return Header(run, material.data_hash, label_hash(material.train.labels), len(material.train), details)
 
 

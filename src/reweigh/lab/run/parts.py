@@ -22,6 +22,7 @@ from reweigh.lab.methods.protocol import Context, Method
 from reweigh.lab.nets.net import Net
 from reweigh.lab.nets.registry import build, needs_large_stem
 from reweigh.lab.nets.weights import load_weights
+from reweigh.lab.own import own_net
 from reweigh.lab.record.files import sha256_of
 from reweigh.lab.run.material import Material
 from reweigh.lab.spec import Expression, Run, is_scheduled, parse
@@ -123,14 +124,13 @@ def net_of(run: Run, material: Material, device: torch.device, stream: str = "in
     """Return the run's net, initialised from a stream of the seed, or from a file."""
     shape = input_shape(material)
     features = shape[0] if len(shape) == 1 else None
-    net = build(
-        run.net,
-        material.dataset.num_classes,
-        features,
-        generator=generator(run.seed, stream),
-        dropout=run.dropout,
-        large=needs_large_stem(shape),
-    )
+    source, num_classes = generator(run.seed, stream), material.dataset.num_classes
+    net: Net
+    if ":" in run.net:
+        net = own_net(run.net, num_classes, shape, source, run.dropout)
+    else:
+        large = needs_large_stem(shape)
+        net = build(run.net, num_classes, features, generator=source, dropout=run.dropout, large=large)
     if run.init_file is not None:
         digest = sha256_of(Path(run.init_file))
         if not digest.startswith(str(run.init_hash)):

@@ -1,7 +1,7 @@
 """What a run is: expressions, schedules and the frozen `Run`. Importing this package does not import torch."""
 
 from reweigh.lab.spec.checks import read_seeds
-from reweigh.lab.spec.expression import Expression, ExpressionError, Value, parse
+from reweigh.lab.spec.expression import Expression, ExpressionError, Value, own_names, parse
 from reweigh.lab.spec.run import DATA_FIELDS, Field, Run, describe
 from reweigh.lab.spec.schedule import at_step, factor_at, is_scheduled, value_at
 
@@ -16,6 +16,7 @@ __all__ = [
     "describe",
     "factor_at",
     "is_scheduled",
+    "own_names",
     "parse",
     "read_seeds",
     "value_at",

@@ -3,6 +3,7 @@
     expression = NAME | NAME(value, ..., key=value, ...) | sum | product
     sum        = expression + expression + ...
     product    = factor * factor * ...        each a number or an expression, at least one an expression
+    NAME       = a name, or that of a function or class in a file: my.py:curve
     value      = number | 'text' | True | False | None | [value, ...] | (value, ...) | expression
 
 The text is parsed with `ast` and never evaluated; everything else of Python (attributes, indices, comprehensions,
@@ -14,7 +15,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from keyword import iskeyword
@@ -29,6 +30,8 @@ LONGEST_STRING = 256
 DEEPEST = 16  # levels of brackets
 _EXACT = 2**53  # up to here floats represent integers exactly
 _ESCAPE = re.compile(r"""\\(?:[\\'"abfnrtvxuUN]|[0-3][0-7]{0,2}|[4-7][0-7]?(?![0-7]))""")
+_OWN = re.compile(r"(?<![\w./~-])([\w./~-]+\.py:[A-Za-z_]\w*)")
+"""A name in a user's file, as in my.py:curve."""
 _NAME = re.compile(r"(?!.*__)[A-Za-z][A-Za-z0-9_]{0,63}")
 _ALLOWED = "allowed are NAME(value, key=value), numbers, 'text', True, False, None, [lists], + and *"
 
@@ -66,7 +69,7 @@ class Expression:
             _check_operands(self.name, args, kwargs)
             if self.name == "*":
                 args = tuple(sorted(args, key=lambda factor: isinstance(factor, Expression)))
-        else:
+        elif not _OWN.fullmatch(self.name):
             _checked_name(self.name)
         object.__setattr__(self, "args", args)
         object.__setattr__(self, "kwargs", kwargs)
@@ -124,6 +127,9 @@ def parse(text: str) -> Expression:
         raise ExpressionError(f"an expression has 1 to {LONGEST} characters, this one has {len(text)}")
     if not text.isprintable():
         raise ExpressionError(f"expression {_shown(text)} is not one line of printable characters")
+    own = own_names(text)
+    for k, name in enumerate(own):
+        text = re.sub(rf"(?<![\w./~-]){re.escape(name)}(?!\w)", f"own{k}_", text)
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
@@ -131,12 +137,21 @@ def parse(text: str) -> Expression:
         raise ExpressionError(f"{where}: {error.msg}; {_ALLOWED}") from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError(f"expression {_shown(text)} is nested too deeply") from None
-    value = _Reader(text).value(tree)
+    value = _Reader(text, {f"own{k}_": name for k, name in enumerate(own)}).value(tree)
     if not isinstance(value, Expression):
         raise ExpressionError(f"expression {_shown(text)} is a plain value; it must be a name, as in 'DM(0.5, 8)'")
     if len(str(value)) > LONGEST:  # could be written, but not parsed again
         raise ExpressionError(f"expression {_shown(text)} has more than {LONGEST} characters when written out")
     return value
+
+
+def own_names(text: str) -> tuple[str, ...]:
+    """Return the names in users' files that an expression contains.
+
+    >>> own_names("my.py:curve(2) + 0.5 * lib/other.py:Bump")
+    ('my.py:curve', 'lib/other.py:Bump')
+    """
+    return tuple(dict.fromkeys(_OWN.findall(text)))
 
 
 def canonical(value: object) -> Value:
@@ -166,8 +181,8 @@ def canonical(value: object) -> Value:
 class _Reader:
     """Convert a syntax tree to a value; keeps the text for error messages."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, own: Mapping[str, str]) -> None:
+        self.text, self.own = text, own
 
     def value(self, node: ast.expr, depth: int = 0) -> Value:
         if depth > DEEPEST:
@@ -191,10 +206,12 @@ class _Reader:
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 return tuple(self.value(item, depth) for item in items)
             case ast.Name(id=name):
-                return Expression(name)
+                return Expression(self.own.get(name, name))
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
                 positional = tuple(self.value(item, depth) for item in args)
-                return Expression(name, positional, tuple(self.keyword(item, depth) for item in keywords))
+                return Expression(
+                    self.own.get(name, name), positional, tuple(self.keyword(item, depth) for item in keywords)
+                )
             case ast.BinOp(op=ast.Add() | ast.Mult() as op):
                 operands = tuple(self.value(item, depth) for item in _chain(node, type(op)))
                 return Expression("+" if isinstance(op, ast.Add) else "*", operands)

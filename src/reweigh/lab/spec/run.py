@@ -22,7 +22,7 @@ from reweigh.lab.spec.checks import (
     rate_schedule,
     taper_value,
 )
-from reweigh.lab.spec.expression import parse
+from reweigh.lab.spec.expression import own_names, parse
 
 Count: TypeAlias = Literal["per_class", "overall", "independent"]
 Normalise: TypeAlias = Literal["auto", "batch", "class", "unit", "none"]
@@ -103,6 +103,9 @@ class Run:
     init_file: Annotated[str | None, optional(place), _WHERE, "file of weights to start from"] = None
     init_hash: Annotated[str | None, optional(_HASH), "first digits of the sha256 of that file"] = None
 
+    code_hash: Annotated[str | None, optional(_HASH), "first digits of the sha256 of own Python files"] = None
+    own_code: Annotated[bool, flag, _WHERE, "execute the Python files that the run names, as in my.py:curve"] = False
+
     # loss
     weighting: Annotated[str | None, optional(objective), "weighting, as in 'DM(lam=0.5, beta=8)'"] = None
     loss: Annotated[str | None, optional(objective), "loss that is not a weighting, as in 'BootstrapHard(0.8)'"] = None
@@ -171,9 +174,13 @@ class Run:
         return cls(**values)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, as JSON values."""
-        values = {field.name: getattr(self, field.name) for field in describe()}
-        changed = {field.name: values[field.name] for field in describe() if values[field.name] != field.default}
+        """Return the fields that differ from their defaults, as JSON values, without the permission `own_code`."""
+        values = {field.name: getattr(self, field.name) for field in describe() if field.name != "own_code"}
+        changed = {
+            field.name: values[field.name]
+            for field in describe()
+            if field.name in values and values[field.name] != field.default
+        }
         return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
     def to_json(self) -> str:
@@ -276,11 +283,15 @@ def _check_together(run: Run) -> None:
             f"init_file is {run.init_file!r} without init_hash, which identifies the weights: give "
             "the first 12 digits of its sha256, or more"
         )
+    own = [name for text in (run.net, run.weighting, run.loss, run.method) if text for name in own_names(text)]
+    if own and run.code_hash is None:
+        raise ValueError(f"{own[0]} without code_hash, which identifies the code: give the sha256 of the file")
     velocity = run.optimiser in ("momentum", "nesterov")
     adam = run.optimiser.startswith("adam")
     without_effect = {
         "text_vectors": run.data != "imdb",
         "init_hash": run.init_file is None,
+        "code_hash": not own,
         "normalise": run.weighting is None,
         "taper": run.weighting is None,
         "include_true": kind != "symmetric",

@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from reweigh.lab.methods.class_imbalance import CosineLinear
 from reweigh.lab.nets.net import Net
 from reweigh.lab.nets.registry import build
 from reweigh.lab.nets.weights import load_weights
+from reweigh.lab.own import load_code, own_net
 from reweigh.lab.record.files import RecordError, make_folder, read_json, replace_file, sha256_of, write_json
 from reweigh.lab.record.rows import current_names
 from reweigh.lab.spec import Run
@@ -48,6 +49,7 @@ class Card:
         dropout: before the classifier; no effect in evaluation.
         large_stem: whether the net has the stem for large images, where it has a choice.
         run: the run that trained it, or None.
+        code: of an own net, path -> text of its Python files, else None.
         temperature: probabilities are softmax(logits / temperature).
         metrics: its results, as JSON values.
     """
@@ -61,6 +63,7 @@ class Card:
     dropout: float = 0.0
     large_stem: bool = False
     run: Run | None = None
+    code: Mapping[str, str] | None = None
     temperature: float = 1.0
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
@@ -103,6 +106,7 @@ def save_model(
         "large_stem": card.large_stem,
         "cosine_scale": head.scale if isinstance(head := getattr(net, "classifier", None), CosineLinear) else None,
         "run": None if card.run is None else card.run.to_mapping(),
+        "code": card.code,
         "temperature": card.temperature,
         "metrics": card.metrics,
         "sha256": digests,
@@ -115,6 +119,7 @@ def load_model(
     which: Literal["final", "best"] = "final",
     *,
     device: str | torch.device = "cpu",
+    own_code: bool = False,
 ) -> tuple[Net, Card]:
     """Load a net, in evaluation mode on `device`, and its card.
 
@@ -122,6 +127,7 @@ def load_model(
         folder: of the model, or of the run that trained it.
         which: the final model, or the best if it was kept.
         device: of the net.
+        own_code: execute the recorded code of an own net; read it first.
 
     Raises:
         DataError: a file is missing, damaged or not of this format; the folder has no such model; or its weights are
@@ -144,15 +150,7 @@ def load_model(
             raise ValueError(f"there is no {which} model in this folder, only {', '.join(map(str, digests)) or 'none'}")
         if sha256_of(weights) != digests[which]:
             raise DataError(f"{weights}: damaged; its content does not match the digest in model.json")
-        net = build(
-            card.net,
-            card.num_classes,
-            card.shape[0] if len(card.shape) == 1 else None,
-            generator=torch.Generator(),  # these initial values are overwritten below
-            dropout=card.dropout,
-            most_bytes=weights.stat().st_size,
-            large=card.large_stem,
-        )
+        net = _empty_net(card, own_code, weights.stat().st_size)
         if content["cosine_scale"] is not None:  # LDAM replaces the head
             net.fc = CosineLinear(net.classifier.in_features, card.num_classes, float(content["cosine_scale"]))
     except KeyError as error:
@@ -165,6 +163,25 @@ def load_model(
     if not all(bool(tensor.isfinite().all()) for tensor in net.state_dict().values()):
         raise DataError(f"{weights}: the weights are not finite: training diverged; train again with a smaller lr")
     return net.to(device).eval(), card
+
+
+def _empty_net(card: Card, own_code: bool, most_bytes: int) -> Net:
+    """Return the net of a card, with initial values that are overwritten later."""
+    if ":" in card.net:
+        if card.run is None or card.code is None:
+            raise ValueError(f"net {card.net} without its code")
+        load_code(replace(card.run, own_code=own_code), card.code)
+        return own_net(card.net, card.num_classes, card.shape, torch.Generator(), card.dropout)
+    features = card.shape[0] if len(card.shape) == 1 else None
+    return build(
+        card.net,
+        card.num_classes,
+        features,
+        generator=torch.Generator(),
+        dropout=card.dropout,
+        most_bytes=most_bytes,
+        large=card.large_stem,
+    )
 
 
 def _card(content: Mapping[str, Any]) -> Card:
@@ -183,6 +200,7 @@ def _card(content: Mapping[str, Any]) -> Card:
         dropout=float(content["dropout"]),
         large_stem=bool(content.get("large_stem", False)),  # earlier versions had no choice
         run=None if content["run"] is None else Run.from_mapping(content["run"]),
+        code=content.get("code"),
         temperature=float(content.get("temperature", 1.0)),
         metrics=current_names(content["metrics"]),
     )
