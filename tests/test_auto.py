@@ -201,6 +201,16 @@ def test_extreme_logits_give_finite_losses_and_gradients(dtype: torch.dtype) -> 
         assert gradient.dtype == dtype
 
 
+def test_without_memory_the_opinion_is_passed() -> None:
+    remembering, without = auto64(beta=0.0), auto64(beta=0.0, remember=False)  # with beta = 0 the opinion is p
+    for z, labels, index in batches(10, missing=0.2):
+        z.requires_grad_()
+        value = without(z, labels, opinion=z.detach().softmax(1))
+        torch.testing.assert_close(value, remembering(z, labels, index))
+    torch.testing.assert_close(without.joint, remembering.joint)
+    assert without.opinions.numel() == without.posteriors.numel() == 0
+
+
 def test_a_masked_class_has_no_gradient() -> None:
     logits = torch.tensor([[1.0, -torch.inf, 0.5, 0.0]], requires_grad=True)
     auto = Auto(N, C)
@@ -269,6 +279,12 @@ Z, Y, I = torch.zeros(2, C), torch.tensor([0, 1]), torch.tensor([0, 1])  # noqa:
         (lambda a: a(Z, Y.float(), I), r"labels must be integers shaped \(2,\)"),
         (lambda a: a(Z, Y, torch.zeros(3, dtype=torch.long)), r"index must be integers shaped \(2,\)"),
         (lambda a: a(Z, Y, I, sample_weight=torch.ones(3)), r"sample_weight must be shaped \(2,\)"),
+        (lambda a: a(Z, Y), "with remember=True, pass index and not opinion"),
+        (lambda a: Auto(N, C, remember=False)(Z, Y, I), "with remember=False, pass opinion and not index"),
+        (
+            lambda a: Auto(N, C, remember=False)(Z, Y, opinion=Z[:1]),
+            r"opinion must be floats shaped \(2, 4\), got \(1, 4\)",
+        ),
         (lambda a: Auto(N, 1), "num_classes is 1"),
         (lambda a: Auto(N, C, beta=1), r"beta is 1; expected a number in \[0, 1\)"),
     ],

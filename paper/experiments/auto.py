@@ -28,7 +28,9 @@ ROWS: Mapping[str, str] = {
     "ELR": "ELR",
     "ProSelfLC": "ProSelfLC",
     "SELC": "SELC",
+    "GCE, q rising": "GCE(linear(0.2, 1.5))",
     "Auto": "Auto",
+    "Auto, no memory": "Auto(average=0.99)",
 }
 WEIGHTINGS = ("CCE", "GCE", "SL", "DM")
 NEXT = [*range(1, 10), 0]

@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from reweigh.checks import integer, number
+from reweigh.checks import flag, integer, number
 from reweigh.functional import group_size, over_group
 from reweigh.margin import at_least_float32
 from reweigh.targets import check_tensors
@@ -59,6 +59,8 @@ class Auto(nn.Module):
         tau: τ >= 1, the sharpening of opinions; at 1 there is none, and noisy labels are fitted.
         kappa: κ in [0, 1], how far class totals are drawn towards balanced classes.
         lam: λ >= 0, the strength of the anchor.
+        remember: keep an opinion about every example. Without, nothing of size N is stored, and every call takes
+            `opinion` in place of `index`: for large or streamed data, from a net with averaged weights.
         dtype: of the stored opinions and posteriors; 4 N C bytes in float16.
         process_group: the processes that share a data-parallel batch; every rank keeps the same state.
 
@@ -90,6 +92,7 @@ class Auto(nn.Module):
         tau: float = 2.0,
         kappa: float = 0.5,
         lam: float = 1.0,
+        remember: bool = True,
         dtype: torch.dtype = torch.float16,
         process_group: Any = None,
     ) -> None:
@@ -102,7 +105,8 @@ class Auto(nn.Module):
         self.kappa: float = number(0, 1)("kappa", kappa)
         self.lam: float = number(0)("lam", lam)
         self.process_group = process_group
-        n, c = self.num_examples, self.num_classes
+        self.remember: bool = flag("remember", remember)
+        n, c = self.num_examples if remember else 0, self.num_classes
         self.register_buffer("opinions", torch.full((n, c), 1 / c, dtype=dtype))
         self.register_buffer("posteriors", torch.full((n, c), 1 / c, dtype=dtype))  # means over all visits
         self.register_buffer("visits", torch.zeros(n, dtype=torch.int32))
@@ -117,22 +121,34 @@ class Auto(nn.Module):
             f"kappa={self.kappa:g}, lam={self.lam:g}"
         )
 
-    def forward(self, logits: Tensor, labels: Tensor, index: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        index: Tensor | None = None,
+        *,
+        opinion: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
         """Update the state by a batch and return its loss.
 
         Args:
             logits: (B, C).
             labels: (B,) class ids, -100 where the label is unknown.
             index: (B,) positions in the training set.
+            opinion: (B, C) probabilities, in place of the index where no opinions are remembered.
             sample_weight: (B,) weights of the examples in the mean.
         """
-        self._check(logits, labels, index, sample_weight)
+        self._check(logits, labels, index, opinion, sample_weight)
         log_p = at_least_float32(logits).log_softmax(1)
         if self.training:
-            opinion, r = self._visit(log_p.detach().exp(), labels, index)
+            seen = log_p.detach().exp() if opinion is None else opinion.detach().to(log_p.dtype)
+            opinion, r = self._visit(seen, labels, index)
         else:
-            opinion = self.opinions[index].to(log_p.dtype)
-            r = self._posterior(opinion, labels)
+            if index is not None:
+                opinion = self.opinions[index].to(log_p.dtype)
+            assert opinion is not None  # checked above
+            r = self._given(self._sharpened(opinion), labels)
         losses = -(r * log_p.masked_fill(log_p == -math.inf, 0.0)).sum(1)  # a logit of -inf masks its class
         if self.lam > 0:
             losses = losses + self.lam * torch.log1p(-SHRINK * (opinion * log_p.exp()).sum(1))
@@ -148,7 +164,7 @@ class Auto(nn.Module):
             index: positions in the training set, if not of all examples.
         """
         opinions, labels = (x if index is None else x[index] for x in (self.opinions, self.labels))
-        return self._posterior(opinions.float(), labels)
+        return self._given(self._sharpened(opinions.float()), labels)
 
     @property
     def confusion(self) -> Tensor:
@@ -177,36 +193,42 @@ class Auto(nn.Module):
         return replace(found, index=rows.cpu().numpy())
 
     @torch.no_grad()
-    def _visit(self, p: Tensor, labels: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Update the state by a batch; return its opinions and posteriors of the true class.
-
-        An example that occurs k times in a batch has k visits, and its opinion the mean of their predictions.
-        """
-        (p, labels, index), own = gather((p, labels, index), self.process_group)
-        before = self.visits[index]
-        self.visits.index_add_(0, index, torch.ones_like(before))
-        visits = self.visits[index]
-        self.labels[index] = labels.to(self.labels.dtype)
-        change = (1 - self.beta) * (p - self.opinions[index].to(p.dtype)) / (visits - before)[:, None]
-        self.opinions.index_add_(0, index, change.to(self.opinions.dtype))
-        opinion = self.opinions[index].to(p.dtype)
+    def _visit(self, seen: Tensor, labels: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Update the state by a batch; return its opinions and posteriors of the true class."""
+        (seen, labels), own = gather((seen, labels), self.process_group)
+        if index is None:
+            opinion = seen
+        else:
+            (index,), own = gather((index,), self.process_group)
+            opinion = self._remembered(seen, labels, index)
         s = self._sharpened(opinion)
         r = self._given(s, labels)
-        change = (r - self.posteriors[index].to(r.dtype)) / visits[:, None]
-        self.posteriors.index_add_(0, index, change.to(self.posteriors.dtype))
+        if index is not None:
+            change = (r - self.posteriors[index].to(r.dtype)) / self.visits[index][:, None]
+            self.posteriors.index_add_(0, index, change.to(self.posteriors.dtype))
         is_labelled = labels >= 0
         counts = torch.zeros_like(self.joint, dtype=r.dtype).index_add_(
             1, labels.clamp_min(0), (r * is_labelled[:, None]).T
         )
-        share = min(1.0, len(index) / self.num_examples)  # so that the totals are means over about an epoch
+        share = min(1.0, len(labels) / self.num_examples)  # so that the totals are means over about an epoch
         labelled = is_labelled.sum().clamp_min(1)
         self.joint.lerp_((counts / labelled).to(self.joint.dtype), share * is_labelled.any())
         self.opinion_total.lerp_(opinion.mean(0).to(self.opinion_total.dtype), share)
         self.sharpened_total.lerp_(s.mean(0).to(self.sharpened_total.dtype), share)
         return opinion[own], r[own]
 
-    def _posterior(self, opinion: Tensor, labels: Tensor) -> Tensor:
-        return self._given(self._sharpened(opinion), labels)
+    def _remembered(self, p: Tensor, labels: Tensor, index: Tensor) -> Tensor:
+        """Add predictions to the opinions about these examples, and return the opinions.
+
+        An example that occurs k times in a batch has k visits, and its opinion the mean of their predictions.
+        """
+        before = self.visits[index]
+        self.visits.index_add_(0, index, torch.ones_like(before))
+        times = (self.visits[index] - before)[:, None]
+        self.labels[index] = labels.to(self.labels.dtype)
+        change = (1 - self.beta) * (p - self.opinions[index].to(p.dtype)) / times
+        self.opinions.index_add_(0, index, change.to(self.opinions.dtype))
+        return self.opinions[index].to(p.dtype)
 
     def _sharpened(self, opinion: Tensor) -> Tensor:
         """Return s: opinions to the power of τ, with the classes' totals restored."""
@@ -220,13 +242,26 @@ class Auto(nn.Module):
         r = s * torch.where((labels >= 0)[:, None], likelihood, 1.0)
         return r / r.sum(1, keepdim=True)
 
-    def _check(self, logits: Tensor, labels: Tensor, index: Tensor, sample_weight: Tensor | None) -> None:
-        check_tensors({"logits": logits, "labels": labels, "index": index}, {"sample_weight": sample_weight})
-        if logits.ndim != 2 or logits.shape[1] != self.num_classes or not logits.is_floating_point():
-            raise ValueError(
-                f"logits must be floats shaped (B, {self.num_classes}), got {tuple(logits.shape)} of {logits.dtype}"
-            )
+    def _check(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        index: Tensor | None,
+        opinion: Tensor | None,
+        sample_weight: Tensor | None,
+    ) -> None:
+        needed, other = ("index", "opinion") if self.remember else ("opinion", "index")
+        found = {"index": index, "opinion": opinion}
+        if found[needed] is None or found[other] is not None:
+            raise ValueError(f"with remember={self.remember}, pass {needed} and not {other}")
+        check_tensors({"logits": logits, "labels": labels, needed: found[needed]}, {"sample_weight": sample_weight})
+        for name, value in (("logits", logits), ("opinion", opinion)):
+            if value is not None and (value.shape != (len(logits), self.num_classes) or not value.is_floating_point()):
+                expected = f"floats shaped ({'B' if name == 'logits' else len(logits)}, {self.num_classes})"
+                raise ValueError(f"{name} must be {expected}, got {tuple(value.shape)} of {value.dtype}")
         for name, value, end in (("labels", labels, self.num_classes), ("index", index, self.num_examples)):
+            if value is None:
+                continue
             if value.shape != logits.shape[:1] or value.is_floating_point() or value.dtype == torch.bool:
                 raise ValueError(
                     f"{name} must be integers shaped ({len(logits)},), got {tuple(value.shape)} of {value.dtype}"

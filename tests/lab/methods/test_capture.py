@@ -55,6 +55,7 @@ CAPTURED = {  # and how many graphs it takes for a run of six epochs of five ite
     "ProSelfLC": 1,
     "ProSelfLC(detach=True)": 1,
     "Auto": 1,
+    "Auto(average=0.9)": 1,
     "ELR(lam=1)": 1,
     "SELC(start=2)": 2,
     "ELR(half=True)": 1,

@@ -52,6 +52,7 @@ METHODS = [
     "ProSelfLC(detach=True)",
     "Auto",
     "Auto(beta=0.7, lam=0)",
+    "Auto(average=0.9)",
     "ELR(lam=1)",
     "SELC(start=2)",
     "ELR(half=True)",
