@@ -2,7 +2,7 @@
 
     python -m paper run FILE...         run what is missing of experiments, and show our numbers and the paper's
     python -m paper figure NAME         draw a figure of the paper: 1b, or from runs 2 or grid
-    python -m paper page                write docs/results.md from the results in paper/results
+    python -m paper page                write docs/results*.md from the records in paper/results
 
 exit codes: 0 done, 1 a run failed, 2 wrong command, 3 bad file, 4 stopped (the same command resumes)
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from paper.experiment import Experiment, load_all
 from paper.figures import NAMES, Panels, paper_figure, results_figure
 from paper.findings import Results
-from paper.results_page import ROOT, write_page
+from paper.results_page import ROOT, write_pages
 from paper.runner import RunOptions, RunState, Watch, deadline, run_experiments, run_states, select
 from paper.tables import (
     TextTable,
@@ -162,7 +162,8 @@ def _figure(arguments: argparse.Namespace) -> int:
 
 
 def _page(arguments: argparse.Namespace) -> int:
-    print(write_page(arguments.root))
+    for path in write_pages(arguments.root):
+        print(path)
     return 0
 
 
@@ -236,7 +237,7 @@ def _parser() -> argparse.ArgumentParser:
     figure.add_argument("--rate", type=float, help="noise rate of figure 2 (default: the most frequent one)")
     figure.add_argument("--output", "-o", type=Path, required=True, metavar="FILE", help=".svg, .png or .pdf")
 
-    page = commands.add_parser("page", description="Write docs/results.md and its figures from paper/results.")
+    page = commands.add_parser("page", description="Write docs/results*.md and their figures from paper/results.")
     page.set_defaults(command=_page)
     page.add_argument("root", type=Path, nargs="?", default=ROOT, help="the repository (default: this one)")
     return parser

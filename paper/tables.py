@@ -233,7 +233,37 @@ def block_table(block: Block, metrics: Sequence[str]) -> TextTable:
         cells.append(f"{len(line.seeds)}{diverged}" if line.seeds else "-")
         rows.append((*cells, line.chosen or "-") if has_choices else tuple(cells))
     kind = "nothing measured" if block.kind is None else str(block.kind)
-    return TextTable(f"{block.column} ({kind})", tuple(names), rows)
+    return TextTable(f"{block.column} ({kind}{'; one seed' * has_one_seed(block)})", tuple(names), rows)
+
+
+def has_one_seed(block: Block) -> bool:
+    """Return whether no measured row has more than one seed."""
+    return max((len(line.seeds) for line in block.lines), default=0) == 1
+
+
+def sentence(block: Block) -> str:
+    """Return which row ends highest, how far ahead of the next and of CCE; empty with fewer than two rows.
+
+    >>> lines = [Line(row, {"final": Measured(final, 0.004, 3)}, (), (0, 1, 2), "", "", 0)
+    ...          for row, final in (("CCE", 0.776), ("GCE", 0.869), ("DM(0.5, 12)", 0.866))]
+    >>> sentence(Block("a", "r = 0.4", None, tuple(lines)))
+    'GCE ends highest, at 86.9 ± 0.4, but within a deviation of DM(0.5, 12), and 9.3 points above CCE.'
+    """
+    ranked = sorted(
+        ((line.measured["final"], line.row) for line in block.lines if "final" in line.measured),
+        key=lambda each: -each[0].mean,
+    )
+    if len(ranked) < 2:
+        return ""
+    (first, row), (second, next_row) = ranked[:2]
+    parts = [f"{row} ends highest, at {measured_text(first, first.seeds)}"]
+    deviations = [each.deviation for each in (first, second) if each.deviation is not None]
+    if deviations and first.mean - second.mean < max(deviations):
+        parts.append(f"but within a deviation of {next_row}")
+    cce = next((each for each, name in ranked if name == "CCE"), None)
+    if cce is not None and row != "CCE":
+        parts.append(f"{'and ' * (len(parts) > 1)}{100 * (first.mean - cce.mean):.1f} points above CCE")
+    return ", ".join(parts) + "."
 
 
 def label(metric: str) -> str:
@@ -303,13 +333,19 @@ def text_lines(table: TextTable, left: int = 1) -> list[str]:
 def markdown(experiment: Experiment, several: Sequence[Block], more: Sequence[TextTable] = (), level: int = 1) -> str:
     """Return an experiment as Markdown: its blocks, then more tables."""
     parts = [f"{'#' * level} {experiment.title}", "\n".join(f"- {note}" for note in notes(experiment, several))]
-    for table in (*(block_table(block, experiment.metrics) for block in several), *more):
-        head = [_markdown_row(table.columns), _markdown_row(["---", *["---:"] * (len(table.columns) - 1)])]
-        parts += [f"{'#' * (level + 1)} {table.title}", "\n".join([*head, *map(_markdown_row, table.rows)])]
+    tables = [(block_table(block, experiment.metrics), sentence(block)) for block in several]
+    for table, text in (*tables, *((each, "") for each in more)):
+        parts += [f"{'#' * (level + 1)} {table.title}", *([text] if text else []), markdown_table(table)]
     remarks = {f"{cell.row}: {cell.note}" for cell in experiment.cells if cell.note}
     if remarks:
         parts.append("\n".join(f"- {remark}" for remark in sorted(remarks)))
     return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(table: TextTable) -> str:
+    """Return the lines of a table in Markdown, without its title."""
+    head = [_markdown_row(table.columns), _markdown_row(["---", *["---:"] * (len(table.columns) - 1)])]
+    return "\n".join([*head, *map(_markdown_row, table.rows)])
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
