@@ -162,6 +162,17 @@ def test_models_that_call_their_loss_function() -> None:
         torch.testing.assert_close(call(), expected)
 
 
+def test_the_objective_can_be_logged() -> None:
+    rng = torch.Generator().manual_seed(0)
+    logits, labels = torch.randn(4, 3, generator=rng, requires_grad=True), torch.tensor([0, 1, 2, -100])
+    values = [
+        loss_for(MAE(), "classification", value=value)(logits, labels) for value in ("objective", "cross_entropy")
+    ]  # type: ignore[arg-type]
+    p = logits.softmax(1)[torch.arange(3), labels[:3]]
+    torch.testing.assert_close(values[0], (1 - p).mean())
+    torch.testing.assert_close(*(torch.autograd.grad(value, logits, retain_graph=True)[0] for value in values))
+
+
 @contextmanager
 def refused(error: type[Exception], text: str) -> Iterator[None]:
     with pytest.raises(error, match=text):

@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 
 from reweigh.auto import Auto
 from reweigh.criterion import Criterion
+from reweigh.functional import Value
 from reweigh.labels import Recorder
 from reweigh.linear import LinearCriterion
 from reweigh.targets import one_of
@@ -61,7 +62,9 @@ def normalisation(weighting: AnyWeighting, normalise: str | None) -> Literal["un
     return "unit"
 
 
-def loss_for(weighting: AnyWeighting, task: Task, *, normalise: Normalise = "auto") -> TrainerLoss:
+def loss_for(
+    weighting: AnyWeighting, task: Task, *, normalise: Normalise = "auto", value: Value = "cross_entropy"
+) -> TrainerLoss:
     """Return a loss for `Trainer(compute_loss_func=...)`, or for `model.loss_function = ...` if the model calls it.
 
     Args:
@@ -70,21 +73,25 @@ def loss_for(weighting: AnyWeighting, task: Task, *, normalise: Normalise = "aut
             positions, which includes token classification, masked language models and encoder-decoders.
         normalise: None keeps w, "unit" divides it by its integral; "auto" is None for a weighting that comes from a
             loss and "unit" for a density, with a warning.
+        value: what is logged, as in `Criterion`: "cross_entropy", or "objective" (1 - p for `MAE`).
 
     >>> from reweigh import GCE
     >>> loss_for(GCE(0.7), "causal_lm")
     loss_for(GCE(q=0.7), 'causal_lm', normalise=None)
     """
-    return TrainerLoss(weighting, task, normalise)
+    return TrainerLoss(weighting, task, normalise, value)
 
 
 class TrainerLoss:
-    """The loss that `loss_for` returns: cross entropy summed over all labels, divided by `num_items_in_batch`."""
+    """The loss that `loss_for` returns: a sum over all labels, divided by `num_items_in_batch`."""
 
-    def __init__(self, weighting: AnyWeighting, task: Task, normalise: Normalise) -> None:
+    def __init__(
+        self, weighting: AnyWeighting, task: Task, normalise: Normalise, value: Value = "cross_entropy"
+    ) -> None:
         one_of("task", task, ("causal_lm", "classification"))
         self.task = task
-        self.criterion = Criterion(weighting, reduction="sum", normalise=normalisation(weighting, normalise))
+        normalised = normalisation(weighting, normalise)
+        self.criterion = Criterion(weighting, reduction="sum", normalise=normalised, value=value)
 
     def __repr__(self) -> str:
         settings = self.criterion.settings
