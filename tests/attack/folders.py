@@ -175,8 +175,9 @@ def folders(state: str, rng: random.Random, scratch: Path) -> Iterator[tuple[str
         if state == "interrupted" and "resume" in shown and shown["resume"].code == 0:
             changed = different(contents(folder / "runs" / run.name), expected)
             found.append("silent" if changed else "recovered")
-        if state == "interrupted" and "refused" in found:
-            found = [kind for kind in found if kind != "silent"]  # nothing tells `show` how many rows there were
+        if (state == "interrupted" and "refused" in found) or "resumable" in getattr(shown.get("list"), "text", ""):
+            # nothing tells `show` how many rows there were; without a result, the run is listed as unfinished
+            found = ["refused", *(kind for kind in found if kind != "silent")]
         outcome = next(kind for kind in ORDER if kind in found)
         details = "; ".join([*changed, *(f"{key}: {part.text[-300:]}" for key, part in shown.items())])
         yield outcome, f"{state} run, {mutation.__name__} of {name}: {details}"

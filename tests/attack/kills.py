@@ -119,7 +119,7 @@ def kills(name: str, rng: random.Random, scratch: Path) -> Iterator[tuple[str, s
 
 def _age(folder: Path) -> None:
     """Make temporary files two days old: those of the last day may belong to a process on another machine."""
-    for path in folder.rglob("*.part"):
+    for path in folder.rglob("*.part*"):
         os.utime(path, (time.time() - 2 * 86400,) * 2)
 
 

@@ -5,6 +5,7 @@ A gradient may differ by the rounding of its type and of the logarithms, plus wh
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -233,8 +234,9 @@ def losses(backend: str, rng: random.Random, scratch: Path) -> Iterator[tuple[st
 
             ops.DEVICES = ("cpu",)
             types = (torch.float32, torch.float32, torch.bfloat16, torch.float16)
-            for name in ("value_and_pull", "measure"):
-                setattr(ops, name, counted(getattr(ops, name)))
+            for name, function in list(vars(ops).items()):
+                if inspect.isfunction(function) and name[0] != "_" and name not in ("supports", "has_rows", "form_of"):
+                    setattr(ops, name, counted(function))
         else:
             from reweigh import ops
 

@@ -12,6 +12,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import traceback
@@ -128,7 +129,6 @@ def in_batches(
     An input that ends the process, or takes it over its limits, is "crashed" or "hung"; a new process follows.
     """
     folder = scratch / "batch"
-    folder.mkdir()
     while True:
         seed = rng.randrange(2**32)
 
@@ -139,8 +139,11 @@ def in_batches(
                 for _ in range(batch):
                     file.write(json.dumps(one(inputs)) + "\n")
 
-        ended = fork(work, folder, seconds=600, memory=MEMORY)
-        outcomes = [json.loads(line) for line in (folder / "outcomes.jsonl").read_text().splitlines()]
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        ended = fork(work, folder, seconds=1200, memory=MEMORY)
+        written = folder / "outcomes.jsonl"
+        outcomes = [json.loads(line) for line in written.read_text().splitlines()] if written.exists() else []
         yield from ((outcome, f"seed {seed}: {why}") for outcome, why in outcomes)
         if len(outcomes) < batch:
             how = f"signal {ended.signal}, {ended.output[-300:]}"

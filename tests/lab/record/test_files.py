@@ -267,7 +267,7 @@ def test_a_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
 def test_a_later_write_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     path, others = tmp_path / "a[1].csv", [tmp_path / "b.csv.7-00aa.part", tmp_path / "a[1].csv.part"]
     old, young = tmp_path / "a[1].csv.7-00aa.part", tmp_path / "a[1].csv.8-00bb.part"
-    for file in (old, young, *others):
+    for file in (old, old.with_name(f"{old.name}-journal"), young, *others):
         file.touch()
         if file != young:
             os.utime(file, (time.time() - 2 * 86400,) * 2)

@@ -63,14 +63,15 @@ from reweigh.lab.spec import Run
 
 _SCORES = object_of(rest=nullable(number))
 _RESULT = object_of(
-    {},
+    {"final": _SCORES},
     {
-        "final": _SCORES,
         "best": nullable(_SCORES),
         "holdout": string,
         "diverged": nullable(integer),
         "collapsed_classes": list_of(string),
-        "reliability": list_of(object_of({"confidence": nullable(number), "accuracy": nullable(number)})),
+        "reliability": list_of(
+            object_of({"confidence": nullable(number), "accuracy": nullable(number)}, {"count": number})
+        ),
         **{f"per_class_{name}": list_of(nullable(number)) for name in ("accuracy", "precision", "f1", "count")},
         "confusion": list_of(list_of(integer)),
         "seconds": number,

@@ -11,6 +11,7 @@ from reweigh.lab.run import Interrupted, Update, execute
 from reweigh.lab.run.material import check_same_data, gather
 from reweigh.lab.search.worker import Call, Objective, StoppedError
 from reweigh.lab.spec import Run
+from reweigh.lab.train import checkpoint
 
 POLL = 1.0  # seconds between checks of a run that another process executes
 
@@ -31,6 +32,7 @@ def run_objective(root: Path, score: str) -> Objective:
 
         if (folder / "result.json").exists():
             check_same_data(folder, gather(run))
+            checkpoint.remove(folder / "checkpoint.pt")  # which a kill after the result has left
         while not (folder / "result.json").exists():
             for row in read_rows(folder) if (folder / "rows.jsonl").exists() else ():
                 if row.get(score) is not None and row["step"] < run.iterations:
