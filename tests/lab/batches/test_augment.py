@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+from reweigh.lab.batches import Loader, Resident, Shuffled
 from reweigh.lab.batches.augment import (
     AUGMENTATIONS,
+    DRAWS,
     Augmentation,
     canvas,
     centre,
     cut,
+    distort,
     draw,
+    draw_distortions,
     mirror,
     normalise,
     window_start,
@@ -147,3 +152,45 @@ def test_draws_are_uniform_over_their_range() -> None:
 def test_impossible_augmentations_are_refused(pad: int, enlarge: int) -> None:
     with pytest.raises(ValueError, match=f"not {pad} and {enlarge}"):
         Augmentation(pad=pad, enlarge=enlarge)
+
+
+def test_distortions_stay_within_their_bounds() -> None:
+    images = torch.from_numpy(pictures(64, 16, 16, 3)).permute(0, 3, 1, 2)
+    draws = draw_distortions(0, range(3, 4), 64)[0]
+    out = distort(images, draws)
+    assert out.shape == images.shape
+    assert out.dtype == torch.float32
+    assert out.min() >= 0
+    assert out.max() <= 255
+    erased = (out == 127.5).all(1).float().mean((1, 2))
+    assert erased.min() > 0
+    assert erased.max() <= 0.33  # a square of a quarter, or what of it is inside
+    again = draw_distortions(0, range(8), 64)[3]
+    assert torch.equal(draws, again), "a function of seed and step"
+
+
+def test_a_distortion_of_nothing_changes_nothing() -> None:
+    images = torch.from_numpy(pictures(3, 9, 7, 3)).permute(0, 3, 1, 2)
+    draws = torch.full((DRAWS, 3), 2**23)  # in the middle: no change of colours
+    draws[0] = 2**24  # all of the area
+    draws[6:] = 2**27  # the erased square is outside
+    torch.testing.assert_close(distort(images, draws), images.float(), atol=1e-2, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["resident", "loader"])
+def test_strong_augmentation_is_for_training_only(kind: str) -> None:
+    images, labels = pictures(8, 32, 32, 3), np.arange(8)
+    order = Shuffled(8, 4, seed=0)
+    batches: Any
+    if kind == "resident":
+        batches = Resident(images, labels, order=order, augmentation="strong")
+        plain = Resident(images, labels)
+    else:
+        sizes = {"resize": (32, 32), "crop": (28, 28), "workers": 0}
+        batches = Loader(list(images), labels, order=order, distorts=True, **sizes)
+        plain = Loader(list(images), labels, augment=False, **sizes)
+    first, again = batches.batch(2), next(iter(batches.iterate(2, 3)))
+    torch.testing.assert_close(first.inputs, again.inputs, rtol=0, atol=0)
+    assert not torch.equal(batches.batch(2).inputs, batches.batch(4).inputs)
+    for one, other in zip(batches.evaluation(8), plain.evaluation(8), strict=True):
+        torch.testing.assert_close(one.inputs, other.inputs, rtol=0, atol=0)

@@ -43,6 +43,34 @@ DIGITS = Run(
 )
 
 
+def test_training_stops_early_and_resumes_to_the_same_end(tmp_path: Path) -> None:
+    early = replace(DIGITS, weighting="CCE", iterations=3000, patience=2, lr=0.1, seed=4)
+    notes: list[str] = []
+    folder = execute(early, tmp_path / "whole", watch=lambda update: notes.append(update.note or ""))
+    rows, result = read_rows(folder), json.loads((folder / "result.json").read_text())
+    best = max(rows, key=lambda row: row["test_accuracy"])
+    assert rows[-1]["step"] == best["step"] + 40 < 3000
+    assert result["kept"]["step"] == best["step"]
+    assert any(f"stopped early at iteration {rows[-1]['step']}: no better accuracy since" in note for note in notes)
+    steps: list[int] = []
+    with pytest.raises(Interrupted):
+        execute(
+            early,
+            tmp_path / "twice",
+            watch=lambda update: steps.append(update.step),
+            should_stop=lambda: steps[-1] == rows[-1]["step"] - 7,
+        )
+    assert read_rows(execute(early, tmp_path / "twice")) == rows
+
+
+def test_early_stopping_needs_a_part_to_test_on(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("x,label\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(40)))
+    run = replace(DIGITS, data=str(table), noise=None, rate=None, holdout=0, patience=2)
+    with pytest.raises(ValueError, match="patience is 2, but there is no test or validation part"):
+        execute(run, tmp_path / "runs")
+
+
 def test_a_run_leaves_a_record_and_a_model(tmp_path: Path) -> None:
     updates: list[Update] = []
     folder = execute(DIGITS, tmp_path, watch=updates.append)

@@ -126,6 +126,7 @@ def test_every_hashed_field_changes_the_hash() -> None:
         "fold": {"fold": "1/5"},
         "threshold_set": {"threshold_set": 0},
         "labels": {"labels": "labels.csv"},
+        "patience": {"patience": 3},
         "code_hash": {"weighting": "my.py:curve", "code_hash": "0" * 12},
         "only_columns": {"only_columns": "a,b"},
         "drop_columns": {"drop_columns": "a"},

@@ -25,11 +25,13 @@ class Augmentation:
         pad: zero pixels added on every side before the random crop.
         enlarge: pixels by which the image is enlarged (bilinear) before the random crop; excludes `pad`.
         flip: mirror with probability 1/2.
+        distorts: also apply `distort`.
     """
 
     pad: int = 0
     enlarge: int = 0
     flip: bool = False
+    distorts: bool = False
 
     def __post_init__(self) -> None:
         if self.pad < 0 or self.enlarge < 0 or (self.pad and self.enlarge):
@@ -45,7 +47,11 @@ AUGMENTATIONS = {
     "none": Augmentation(),
     "pad-crop-flip": Augmentation(pad=4, flip=True),  # as in the paper's text
     "resize-crop-flip": Augmentation(enlarge=4, flip=True),  # as in its authors' program: 36x36, crop 32
+    "strong": Augmentation(pad=4, flip=True, distorts=True),
 }
+DRAWS = 8
+"""Random numbers of an image for `distort`."""
+_ONE = 2**24  # a draw is a whole number below it
 
 
 def canvas(images: NDArray[np.uint8], augmentation: Augmentation) -> Tensor:
@@ -84,6 +90,43 @@ def draw(seed: int, steps: range, batch_size: int, room: tuple[int, int]) -> tup
     code = torch.stack(draws) if draws else torch.empty(0, batch_size, dtype=torch.int64)
     place = code // 2
     return place // columns, place % columns, code % 2
+
+
+def draw_distortions(seed: int, steps: range, batch_size: int) -> Tensor:
+    """Draw the numbers of `distort`, (len(steps), DRAWS, batch_size) int64, as a function of (seed, step)."""
+    size = DRAWS, batch_size
+    return torch.stack([torch.randint(_ONE, size, generator=generator(seed, "distort", step)) for step in steps])
+
+
+def distort(images: Tensor, draws: Tensor) -> Tensor:
+    """Zoom into uint8 images (B, C, H, W), change their colours and erase a square; return float32 from 0 to 255.
+
+    A crop of 50 to 100 % of the area is enlarged to the image; brightness, contrast and saturation change by up to
+    40 %; a square of a quarter of the area or less, at a random place, becomes grey.
+
+    Args:
+        images: uint8.
+        draws: (DRAWS, B) from `draw_distortions`.
+    """
+    zoom, right, down, bright, contrast, colour, column, row = (draws.to(torch.float32) / _ONE).unbind()
+    x = images.to(torch.float32)
+    side = (0.5 + 0.5 * zoom).sqrt()
+    zero = torch.zeros_like(side)
+    shift = [(2 * offset - 1) * (1 - side) for offset in (right, down)]
+    affine = torch.stack([torch.stack([side, zero, shift[0]], 1), torch.stack([zero, side, shift[1]], 1)], 1)
+    grid = functional.affine_grid(affine, list(x.shape), align_corners=False)
+    x = functional.grid_sample(x, grid, padding_mode="reflection", align_corners=False)
+    factors = [(0.6 + 0.8 * draw)[:, None, None, None] for draw in (bright, contrast, colour)]
+    x = x * factors[0]
+    mean = x.mean((1, 2, 3), keepdim=True)
+    x = mean + (x - mean) * factors[1]
+    grey = x.mean(1, keepdim=True)
+    x = (grey + (x - grey) * factors[2]).clamp(0, 255)
+    ys, xs = (torch.linspace(0, 1, size, device=x.device) for size in x.shape[2:])
+    erased = ((ys[None] - row[:, None]).abs() < 0.25)[:, None, :, None] & ((xs[None] - column[:, None]).abs() < 0.25)[
+        :, None, None, :
+    ]
+    return x.masked_fill(erased, 127.5)
 
 
 def window_start(shape: torch.Size, index: Tensor, top: Tensor, left: Tensor) -> Tensor:

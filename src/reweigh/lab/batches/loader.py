@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from reweigh.errors import DataError
-from reweigh.lab.batches.augment import draw, normalise
+from reweigh.lab.batches.augment import distort, draw, draw_distortions, normalise
 from reweigh.lab.batches.batch import Batch, Images, label_tensor
 from reweigh.lab.batches.sampler import Order, checked
 from reweigh.lab.batches.statistics import Normalisation
@@ -41,6 +41,7 @@ class Loader:
         resize: (height, width) to which every image is resized: (256, 128) for MARS at full size.
         crop: (height, width) of the net's inputs.
         augment: crop training images at random and mirror them with probability 1/2, instead of the centre crop.
+        distorts: also distort training images (`reweigh.lab.batches.augment.distort`).
         workers: processes that decode; 0 decodes in this process.
         context: how they are started ("fork", "forkserver", "spawn"); None is Python's default.
         device: of the batches.
@@ -59,6 +60,7 @@ class Loader:
         resize: tuple[int, int] = (256, 256),
         crop: tuple[int, int] = (224, 224),
         augment: bool = True,
+        distorts: bool = False,
         workers: int = 2,
         context: str | None = None,
         device: torch.device | str = "cpu",
@@ -72,6 +74,7 @@ class Loader:
         self.device = torch.device(device)
         self.labels = label_tensor(labels, len(files), self.device)
         self.order, self.seed, self.augment, self.channels_last = order, seed, augment, channels_last
+        self.distorts = distorts and augment
         self.workers, self.context, self.shard = workers, context, shard
         self.room = resize[0] - crop[0], resize[1] - crop[1]
         self._crops = Crops(files, resize, crop)
@@ -124,6 +127,8 @@ class Loader:
                 index = checked(self.order, block, len(self))
                 if self.augment:
                     rows = torch.stack((index, *draw(self.seed, block, index.shape[1], self.room)), 1)
+                    if self.distorts:
+                        rows = torch.cat((rows, draw_distortions(self.seed, block, index.shape[1])), 1)
                 else:
                     rows = torch.stack([self._centred(chosen) for chosen in index])
                 if self.shard is not None:
@@ -149,6 +154,8 @@ class Loader:
             raise DataError(images)
         index = plan[0].to(self.device, non_blocking=True)
         pixels = images.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+        if len(plan) > 4:
+            pixels = distort(pixels, plan[4:].to(self.device, non_blocking=True))
         inputs = normalise(pixels, *self._affine, channels_last=self.channels_last)
         return Batch(inputs, self.labels.index_select(0, index), index)
 
@@ -179,7 +186,7 @@ class Crops(Dataset[tuple[Tensor, Tensor | str]]):
 
     def __getitem__(self, plan: Tensor) -> tuple[Tensor, Tensor | str]:
         images = np.empty((plan.shape[1], *self.crop, 3), np.uint8)
-        for out, (index, top, left, flip) in zip(images, plan.T.tolist(), strict=True):
+        for out, (index, top, left, flip) in zip(images, plan[:4].T.tolist(), strict=True):
             try:
                 image = resized(self.files[index], self.resize)
             except DataError as error:

@@ -18,7 +18,9 @@ from reweigh.lab.batches.augment import (
     canvas,
     centre,
     cut,
+    distort,
     draw,
+    draw_distortions,
     mirror,
     normalise,
     window_start,
@@ -123,6 +125,8 @@ class Resident:
     def plan(self, step: int) -> Tensor:
         """Return (3, B) int64 on the device: index, window start and flip of the batch of that step.
 
+        With distortions, their draws follow.
+
         The CPU plans `BLOCK` steps at once. Before a captured graph of `assemble` is replayed, only the plan must be
         copied into its fixed tensor.
         """
@@ -135,13 +139,15 @@ class Resident:
 
     def assemble(self, plan: Tensor) -> Batch:
         """Return the batch of a plan, using only device operations of fixed shape."""
-        index, start, flip = plan.unbind()
+        index, start, flip, *draws = plan.unbind()
         target = self.labels.index_select(0, index)
         if self.size is None:
             return Batch(self._store.index_select(0, index), target, index)
         images = cut(self._store, start, self.size)
         if self.augmentation.flip:
             images = mirror(images, flip)
+        if draws:
+            images = distort(images, torch.stack(draws))
         return Batch(self._normalised(images), target, index)
 
     def evaluation(self, batch_size: int = 1024, rows: Tensor | None = None) -> Iterator[Batch]:
@@ -165,6 +171,8 @@ class Resident:
         top, left, flip = draw(self.seed, steps, index.shape[1], (room, room))
         start = index if self.size is None else window_start(self._store.shape, index, top, left)
         plan = torch.stack((index, start, flip), 1)
+        if self.augmentation.distorts:
+            plan = torch.cat((plan, draw_distortions(self.seed, steps, index.shape[1])), 1)
         if self.shard is not None:
             plan = plan[:, :, self.shard].contiguous()
         if self.device.type == "cuda":

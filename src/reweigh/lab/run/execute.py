@@ -199,6 +199,8 @@ def train_run(
         material = gather(run)
     fitted = replace(run, batch_size=min(run.batch_size, len(material.train)))
     parts = parts_of(fitted, material, device, ranks)
+    if run.patience is not None and parts.test is None and parts.validation is None:
+        raise ValueError(f"patience is {run.patience}, but there is no test or validation part; use --validation 0.1")
     with EXCLUSIVE:
         net = net_of(run, material, device)
         check_reads(net, run.net, input_shape(material))
@@ -253,7 +255,8 @@ def train_run(
         # Train.
         diverged = False
         method.trainable.train()
-        while state.step < run.iterations:
+        stalled = ranks.any(_has_stalled(run, state))
+        while state.step < run.iterations and not stalled:
             rate = learning_rate(state.step)
             state.advance(train_step(state.step))
             step = state.step
@@ -283,8 +286,12 @@ def train_run(
             if record is not None and (is_due or pauses or stops):
                 state.recorded = record.digests
                 state.save(path)
-            if stops and step < run.iterations:
+            stalled = run.patience is not None and is_due and ranks.any(record is not None and _has_stalled(run, state))
+            if stops and step < run.iterations and not stalled:
                 raise Interrupted(folder, step)
+        if stalled:
+            why = f"stopped early at iteration {state.step}: no better accuracy since iteration {state.best.step}"
+            watch(Update(state.step, run.iterations, note=f"{why}, whose model --best uses"))
 
         # Finish.
         if record is not None:
@@ -326,6 +333,11 @@ def _calibrated(parts: Parts, net: nn.Module, evaluate: Evaluate) -> tuple[float
     if parts.test is None:
         return temperature, None
     return temperature, (logits_of(parts.test) / temperature).softmax(1).amax(1)
+
+
+def _has_stalled(run: Run, state: TrainState) -> bool:
+    """Return whether the accuracy has not improved for `patience` evaluations."""
+    return run.patience is not None and state.step - max(0, state.best.step) >= run.patience * run.evaluate_every
 
 
 def _is_evaluated(run: Run, step: int) -> bool:

@@ -65,6 +65,7 @@ def batches_of(
             resize=RESIZE,
             crop=CROP,
             augment=run.augment != "none",
+            distorts=run.augment == "strong",
             workers=run.workers,
             device=device,
             channels_last=channels_last,

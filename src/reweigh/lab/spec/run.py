@@ -28,7 +28,7 @@ Count: TypeAlias = Literal["per_class", "overall", "independent"]
 Normalise: TypeAlias = Literal["auto", "batch", "class", "unit", "none"]
 TextVectors: TypeAlias = Literal["hashed", "pv-dbow"]
 Sampler: TypeAlias = Literal["shuffled", "balanced", "cyclic"]
-Augment: TypeAlias = Literal["none", "pad-crop-flip", "resize-crop-flip"]
+Augment: TypeAlias = Literal["none", "pad-crop-flip", "resize-crop-flip", "strong"]
 Inputs: TypeAlias = Literal["mean-std", "mean", "none"]
 Optimiser: TypeAlias = Literal["sgd", "momentum", "nesterov", "adam", "adam-caffe", "adamw"]
 Precision: TypeAlias = Literal["fp32", "tf32", "bf16", "bf16-logits"]
@@ -115,6 +115,9 @@ class Run:
 
     # training
     iterations: Annotated[int, integer(1), "iterations"] = 10_000
+    patience: Annotated[
+        int | None, optional(integer(1)), "evaluations without a better accuracy after which training stops early"
+    ] = None
     batch_size: Annotated[int, integer(1), "examples in a batch"] = 128
     sampler: Annotated[Sampler, one_of(*get_args(Sampler)), "order of the examples"] = "shuffled"
     classes_per_batch: Annotated[int, integer(1), "classes in a balanced batch, at most"] = 32
