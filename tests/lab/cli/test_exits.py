@@ -58,7 +58,7 @@ def test_sigterm_never_interrupts() -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 4), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"])
 def test_a_stopped_run_can_be_resumed(reweigh, tmp_path: Path, number: signal.Signals, code: int) -> None:
     fields = ["--data", "digits", "--net", "mlp-8", "--weighting", "CCE", "--device", "cpu"]
-    length = ["--iterations", "400", "--evaluate-every", "50"]
+    length = ["--iterations", "400", "--evaluate-every", "50", "--lr", "0.05"]
     line = [sys.executable, "-m", "reweigh", "train", *fields, *length, "--runs", str(tmp_path)]
     quiet = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet) as process:

@@ -13,7 +13,9 @@ import sys
 from importlib.machinery import PathFinder
 
 find = PathFinder.find_spec
-PathFinder.find_spec = lambda name, *rest: None if name.partition(".")[0] == {package!r} else find(name, *rest)
+PathFinder.find_spec = staticmethod(
+    lambda name, *rest: None if name.partition(".")[0] == {package!r} else find(name, *rest)
+)
 sys.argv = ["reweigh", *{words!r}]
 from reweigh.__main__ import main
 main()

@@ -40,6 +40,8 @@ def test_an_unfinished_run_shows_how_to_resume(reweigh, finished: Path, tmp_path
     folder = tmp_path / finished.name
     shutil.copytree(finished, folder)
     (folder / "result.json").unlink()
+    assert f"{folder / 'result.json'}: is missing, but the run was finished" in reweigh("show", folder).stderr
+    shutil.rmtree(folder / "model")
     assert f"to resume: reweigh resume {folder}" in reweigh("show", folder).stdout
     (folder / "rows.jsonl").unlink()
     assert reweigh("show", folder).code == 0

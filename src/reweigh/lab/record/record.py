@@ -261,6 +261,11 @@ def read_run(folder: Path | str) -> tuple[Header, list[dict[str, Any]], dict[str
     """Return header, rows and result of a run; raise DataError if they disagree."""
     folder = Path(folder)
     header, rows, result = read_header(folder), read_rows(folder), read_result(folder)
+    if result is None and (folder / "model" / "model.json").exists() and not list(folder.glob("checkpoint*.pt")):
+        # the last checkpoint is removed after the result is written
+        raise DataError(
+            f"{folder / 'result.json'}: is missing, but the run was finished; restore it, or resume the run"
+        )
     classes = len(header.details.get("class_names", ()))
     lists = {
         ("rows.jsonl", "p_by_class"): next((row["p_by_class"] for row in rows if "p_by_class" in row), None),
