@@ -224,7 +224,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for batch in torch.split(order, self.batch_size):
             logits, y, weight = self.net_(x[batch]), t[batch], s[batch]
             if isinstance(criterion, Auto):
-                loss = criterion(logits, y, batch.to(self.device), weight)
+                loss = criterion(logits, y, batch.to(self.device), sample_weight=weight)
             else:
                 loss = criterion(logits, y, sample_weight=weight)
             self.optimiser_.zero_grad()
