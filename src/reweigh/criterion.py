@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from operator import is_
 from typing import Any, ClassVar
 
 import torch
@@ -45,7 +46,7 @@ class SettingsMixin(nn.Module):
         """What a call does, with nothing left to "auto"."""
         kind = (self.weighting, self.reduction, self.normalise, self.taper)
         given = (*kind, self.value, self.process_group, self.ignore_index, self.label_smoothing)
-        if (last := self._resolved) is not None and all(a is b for a, b in zip(given, last[0], strict=True)):
+        if (last := self._resolved) is not None and all(map(is_, given, last[0])):
             return last[1]
         settings = self._resolve(*given)
         if settings.is_constant and not torch.compiler.is_compiling():
