@@ -38,12 +38,22 @@ def html() -> str:
     return search_page(outcome(tuple(score for _, _, score in TRIED)))
 
 
-def test_a_colour_that_stands_for_all_below_says_so(html: str) -> None:
-    assert ">≤ 56.7 %<" in html
-    assert "share one colour" in html
-    even = search_page(outcome((0.8, 0.7, 0.6, 0.65)))
-    assert ">60.0 %<" in even
+def test_a_colour_that_stands_for_all_below_says_so(open_page: Callable[..., Any], html: str) -> None:
+    shown = open_page(html).page.locator("main").inner_text()
+    assert "≤ 56.7 %" in shown
+    assert "share one colour" in shown
+    even = open_page(search_page(outcome((0.8, 0.7, 0.6, 0.65)))).page.locator("main").inner_text()
+    assert "60.0 %" in even
     assert "≤" not in even
+
+
+def test_every_trial_is_drawn_and_listed(open_page: Callable[..., Any], html: str) -> None:
+    page = open_page(html).page
+    assert page.locator("circle.trial").count() == page.locator("polyline.trial").count() == 4
+    assert page.locator("circle.best").count() == page.locator("polyline.best").count() == 1
+    assert page.locator("table.sortable tbody tr").first.locator("th").inner_text() == "86.67 %"
+    page.locator("figure .stage").first.press("Home")
+    assert "trial 3: loss or method DM, lam 0.146" in page.locator("figure output").first.inner_text()
 
 
 def test_labels_do_not_lie_upon_each_other(open_page: Callable[..., Any], html: str) -> None:
@@ -58,7 +68,7 @@ def test_labels_do_not_lie_upon_each_other(open_page: Callable[..., Any], html: 
 
 def test_dark_where_the_reader_asks_for_it(open_page: Callable[..., Any], html: str) -> None:
     page = open_page(html, scheme="dark").page
-    for painted in ("document.body).backgroundColor", "document.querySelector('svg rect')).fill"):
+    for painted in ("document.body).backgroundColor", "document.querySelector('figure')).backgroundColor"):
         assert max(map(int, page.evaluate(f"getComputedStyle({painted}")[4:-1].split(","))) < 60
     assert axe(page, ["color-contrast"]) == []
 

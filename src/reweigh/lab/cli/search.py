@@ -196,17 +196,15 @@ def trials_table(outcome: Outcome) -> RenderableType:
 
 
 def _write_page(outcome: Outcome, path: Path) -> None:
-    from reweigh.lab.figures.curves import curve_of
-    from reweigh.lab.figures.draw_curves import curves_svg
     from reweigh.lab.record.files import replace_file
+    from reweigh.lab.report.figures import density_of_setting
     from reweigh.lab.search.page import page
-    from reweigh.lab.weightings import weighting_from
 
     best = outcome.best
     setting = {} if best is None else {**outcome.plan.fields, **outcome.setting(best)}
     density = None
     if setting.get("weighting") is not None:
         expression = at_step(parse(setting["weighting"]), 0, outcome.plan.iterations)
-        density = curves_svg([curve_of(weighting_from(expression), str(setting["weighting"]))])
+        density = density_of_setting(expression)
     content = page(outcome, density).encode()
     replace_file(path, lambda file: file.write(content))

@@ -10,9 +10,10 @@ from reweigh.lab.data.dataset import NOISY_HOLDOUT, TEST
 from reweigh.lab.figures.curves import density_of
 from reweigh.lab.figures.figure import Bars, Figure, Heat, Lines, Series, Stack, thin
 from reweigh.lab.report.collect import Group
-from reweigh.lab.spec import is_scheduled, own_names, parse
+from reweigh.lab.spec import Expression, is_scheduled, own_names, parse
 from reweigh.lab.train.schedules import over_steps
 from reweigh.lab.weightings import weighting_from
+from reweigh.weightings import Weighting
 
 DENSITY_POINTS = 81
 BINS = 10
@@ -164,15 +165,24 @@ def densities(groups: Sequence[Group]) -> Lines | None:
                 weighting = at(step)
             except ValueError as error:
                 raise DataError(f"{group.runs[0].folder}: invalid weighting: {error}") from error
-            every, density = density_of(weighting)
-            kept = thin(len(every), DENSITY_POINTS)
-            name = f"{group.label}: {words}" if words else group.label
-            p, h = tuple(every[k] for k in kept), tuple(density[k] for k in kept)
-            series.append(
-                Series(name, p, tuple(value if value < 1e6 else None for value in h), None, i, variant, words)
-            )
-    if not series:
-        return None
+            series.append(_density(f"{group.label}: {words}" if words else group.label, weighting, i, variant, words))
+    return density_figure(series) if series else None
+
+
+def _density(name: str, weighting: Weighting, group: int | None, variant: int = 0, words: str = "") -> Series:
+    every, density = density_of(weighting)
+    kept = thin(len(every), DENSITY_POINTS)
+    h = tuple(density[k] if density[k] < 1e6 else None for k in kept)
+    return Series(name, tuple(every[k] for k in kept), h, None, group, variant, words)
+
+
+def density_of_setting(expression: Expression) -> Lines:
+    """Return the emphasis density of one weighting."""
+    return density_figure([_density(str(expression), weighting_from(expression), 0)])
+
+
+def density_figure(series: Sequence[Series]) -> Lines:
+    """Return the figure of emphasis densities."""
     caption = (
         "The weight of an example over the probability p of its label: w divided by its integral. Losses and methods "
         "that change the direction of the gradient have no such curve."

@@ -57,8 +57,10 @@ function figureView(level = 3) {
       spec = next;
       title.textContent = spec.title;
       caption.textContent = spec.caption || "";
-      stage.setAttribute("aria-label", `${describe(spec)} Use the arrow keys to read values.`);
-      legend.replaceChildren(...legendOf(spec));
+      // a chart with a legend of its own is described by its caption, and the page has its data in a table
+      details.hidden = Boolean(spec.legend);
+      stage.setAttribute("aria-label", `${spec.legend ? `${spec.title}.` : describe(spec)} Use the arrow keys to read values.`);
+      legend.replaceChildren(...(spec.legend || legendOf(spec)));
       draw();
       table();
     },
