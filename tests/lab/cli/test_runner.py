@@ -58,7 +58,7 @@ def test_a_run_that_diverged(reweigh, mine: Path, tmp_path: Path) -> None:
     ended = reweigh("train", *line, "--device", "cpu", "--runs", tmp_path, "--lr", 1e12)
     assert ended.code == DIVERGED, ended.stderr
     assert ended.stderr.count("loss not finite") == 2
-    assert ended.stderr.count("training diverged") == 1
+    assert ended.stderr.count("training diverged") == 2
     message = "training diverged: not finite at iteration 20; try a smaller --lr"
     assert ended.stdout.splitlines()[-1] == message
     folder = ended.stdout.splitlines()[0]
@@ -136,7 +136,7 @@ def test_changed_data_are_refused_before_any_run_begins(reweigh, tmp_path: Path)
 def test_a_diverged_run_is_reported(reweigh, tmp_path: Path) -> None:
     ended = reweigh(*LINE.split(), "--seeds", "0,1", "--lr", "1e30", "--runs", tmp_path)
     assert ended.code == DIVERGED
-    assert ended.stderr.endswith("reweigh: 2 of 2 runs diverged\n")
+    assert ended.stderr.endswith("reweigh: 2 of 2 runs diverged; try a smaller --lr\n")
     assert ended.stdout.count("training diverged by iteration 4") == 2
     assert ended.stdout.endswith("no mean; 2 diverged runs left out\n")
 

@@ -199,3 +199,10 @@ def test_wrong_input_is_one_message(
     ended = reweigh("suspects", *line, "--runs", tmp_path)
     assert ended.code == code
     assert message in ended.stderr
+
+
+def test_training_that_diverges_has_its_own_exit_code(reweigh, tmp_path: Path) -> None:
+    line = ["suspects", "digits", "--net", "mlp-4", "--weighting", "CCE", "--iterations", 8, "--device", "cpu"]
+    ended = reweigh(*line, "--lr", "1e20", "--runs", tmp_path)
+    assert ended.code == 5
+    assert ended.stderr.endswith("reweigh: training diverged; try a smaller --lr\n")

@@ -166,7 +166,8 @@ def check_converged(results: Sequence[Mapping[str, Any]]) -> None:
     """Raise `ExitError` with the code of diverged training if any of these finished runs diverged."""
     diverged = sum(result.get("diverged") is not None for result in results)
     if diverged:
-        raise ExitError(DIVERGED, f"{diverged} of {len(results)} runs diverged" if len(results) > 1 else "diverged")
+        which = f"{diverged} of {len(results)} runs diverged" if len(results) > 1 else "training diverged"
+        raise ExitError(DIVERGED, f"{which}; try a smaller --lr")
 
 
 def print_result(result: Mapping[str, Any]) -> None:

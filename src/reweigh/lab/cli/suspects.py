@@ -11,7 +11,7 @@ import typer
 from reweigh.lab.cli.exits import Stop
 from reweigh.lab.cli.options import DEFAULT_LOSS, EPOCHS, SUSPECTS_DEFAULTS, Json, RunsRoot, with_fields
 from reweigh.lab.cli.paths import PAGE, check_output, execution_fields, find_run_or_data, input_files
-from reweigh.lab.cli.runner import trainer
+from reweigh.lab.cli.runner import check_converged, trainer
 from reweigh.lab.cli.terminal import console, echo, print_json, progress, table
 from reweigh.lab.spec import Run, describe
 
@@ -66,6 +66,7 @@ def suspects(
 
     Example: reweigh suspects photos/ -o suspects.csv
     """
+    from reweigh.lab.record import read_result
     from reweigh.lab.suspects import suspects_of, write_csv
     from reweigh.lab.suspects.detect import SCORES
     from reweigh.lab.suspects.table import COLUMNS
@@ -79,7 +80,9 @@ def suspects(
     seed = int(fields.get("seed", 0))
     with Stop() as stop, progress("it") as show:
         train = trainer(stop, show)
-        folder = train(run, runs) if folder is None else folder
+        if folder is None:
+            folder = train(run, runs)
+            check_converged([read_result(folder) or {}])
         found = suspects_of(
             folder,
             method=method,

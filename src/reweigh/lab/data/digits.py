@@ -19,3 +19,9 @@ def load() -> Dataset:
     examples = Part((bunch.data / 16.0).astype(np.float32), labels)
     train, test = stratified_split(labels, fraction=597 / 1797, seed=0)
     return Dataset("digits", examples.take(train), examples.take(test), tuple("0123456789"))
+
+
+def as_images(part: Part) -> Part:
+    """Return digits as images of 8 x 8, black on white, for people."""
+    pixels = 255 - 255 * np.asarray(part.inputs, dtype=np.float32).reshape(-1, 8, 8, 1)
+    return Part(pixels.round().astype(np.uint8), part.labels)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from reweigh.lab.data import npz
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, Column, Dataset, Part
+from reweigh.lab.data.digits import as_images
 from reweigh.lab.data.registry import NAMES, TABLES, path_of
 from reweigh.lab.data.source.columns import read
 from reweigh.lab.data.source.images import Files
@@ -28,11 +29,16 @@ class Original(NamedTuple):
 
 
 def original(run: Run) -> Original:
-    """Load the training examples as they are: files at full size, images with all channels, texts not hashed."""
+    """Load the training examples as they are: files at full size, images with all channels, texts not hashed.
+
+    The digits, whose features are pixels, are images.
+    """
     dataset = load(replace(run, image_size=None, text_vectors="hashed"))
     part = dataset.train
     if run.imbalance is not None or run.validation > 0 or run.fold is not None:  # only some rows are trained on
         part = part.take(cast("NDArray[np.int64]", gather(run).rows))
+    if run.data == "digits":
+        part = as_images(part)
     return Original(part, dataset.columns)
 
 
