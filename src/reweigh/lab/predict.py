@@ -27,6 +27,7 @@ from reweigh.lab.data.source.columns import Table, read, require_columns
 from reweigh.lab.data.source.images import Files
 from reweigh.lab.data.source.text import read_lines
 from reweigh.lab.data.table import are_numbers, encode, standardise
+from reweigh.lab.features import extract, is_file
 from reweigh.lab.nets.net import Net
 from reweigh.lab.run.machine import autocast_of, device_of
 from reweigh.lab.run.material import Material, readable
@@ -96,6 +97,8 @@ def predict(
     run = run_of(card)
     target = device_of(replace(run, device=device))
     examples, part, empty, beside = _read(Path(inputs), card, run)
+    if run.features is not None and not is_file(run.features):
+        part = Part(extract(part.inputs, part.kind, run.features), part.labels)
     part = readable(Dataset("inputs", part, part, card.class_names), run).train
     _check_shape(Path(inputs), part, card)
     probabilities = probabilities_of(net, card, part, target, which, progress)
@@ -150,8 +153,9 @@ def _read(path: Path, card: Card, run: Run) -> tuple[tuple[str, ...], Part, tupl
         inputs, beside = _columns(path, card)
     else:
         files = _files(path)
-        inputs = files if card.kind == "files" else files.array(_image_size(path, card, run))
-        if card.kind == "files":
+        as_files = card.kind == "files" or run.features is not None
+        inputs = files if as_files else files.array(_image_size(path, card, run))
+        if as_files:
             files.check()
         return files.names, _part(path, inputs), empty, beside
     return tuple(str(i + 1) for i in range(len(inputs))), _part(path, inputs), empty, beside

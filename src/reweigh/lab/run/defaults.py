@@ -10,6 +10,7 @@ import numpy as np
 
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, Dataset
 from reweigh.lab.data.registry import NAMES
+from reweigh.lab.features import with_features
 from reweigh.lab.nets.mlp import flattens
 from reweigh.lab.nets.registry import IMAGE_NETS
 from reweigh.lab.run.material import gather, load
@@ -88,6 +89,8 @@ def choose(data: str, fields: Mapping[str, Any] | None = None, *, holds_out: boo
         given["text_column"] = dataset.columns[0].name
         choice = choose(data, given | ({} if epochs is None else {"epochs": epochs}), holds_out=holds_out)
         return choice._replace(chosen=(*choice.chosen, "text_column"))
+    if given.get("features") is not None:
+        dataset = with_features(dataset, str(given["features"]), root=given.get("data_root"))
     chosen = _for_inputs(dataset, data, given) | {"record_p": True, "record_margins": True, **given}
     if not {"weighting", "loss", "method"} & given.keys():
         chosen["method"] = "Auto"

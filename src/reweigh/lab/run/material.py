@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from reweigh.lab.batches import Normalisation, channel_statistics, feature_stati
 from reweigh.lab.data import registry
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, Dataset, Part
 from reweigh.lab.data.split import HOLDOUT, validation_split
+from reweigh.lab.features import digest_of, with_features
 from reweigh.lab.nets.mlp import flattens
 from reweigh.lab.record import read_header
 from reweigh.lab.spec import Expression, Run, parse
@@ -63,6 +65,9 @@ def gather(run: Run) -> Material:
     """Load, unbalance, corrupt and split the data, in this order, each from its own stream of the seed."""
     dataset = load(run)
     data_hash = dataset.hash
+    if run.features is not None:
+        dataset = with_features(dataset, run.features, root=run.data_root)
+        data_hash = hashlib.sha256(f"{data_hash} {digest_of(run.features, run.data_root)}".encode()).hexdigest()
     if run.data_hash is not None and not data_hash.startswith(run.data_hash):
         raise DataError(f"{run.data}: the data's hash is {data_hash[:12]}..., but the run requires {run.data_hash}")
     loaded, dataset = dataset, readable(dataset, run)

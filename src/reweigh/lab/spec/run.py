@@ -72,6 +72,11 @@ class Run:
     text_vectors: Annotated[
         TextVectors, one_of(*get_args(TextVectors)), "how texts are converted to vectors; pv-dbow is for imdb"
     ] = "hashed"
+    features: Annotated[
+        str | None,
+        optional(text),
+        "features of a pretrained net in place of pictures or texts: efficientnet-lite0, wordllama, hf/NAME, or a file",
+    ] = None
     image_size: Annotated[
         int | str | None,
         optional(picture_size),
@@ -229,7 +234,7 @@ class Run:
 
 DATA_FIELDS = (
     *("data_root", "data_hash", "label_column", "text_column", "only_columns", "drop_columns", "labels", "test_data"),
-    *("holdout", "text_vectors", "image_size"),
+    *("holdout", "text_vectors", "features", "image_size"),
 )
 """The fields, besides `data`, that decide how the data are read."""
 

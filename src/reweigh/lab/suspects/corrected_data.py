@@ -58,12 +58,12 @@ def write_data(
     if path.is_dir():
         target = folder / IMAGES
         _write_images(target, dataset, labels, keep)
-        return target, {} if run.image_size is None else {"image_size": str(run.image_size)}
+        return target, {name: str(getattr(run, name)) for name in ("features", "image_size") if getattr(run, name)}
     rows = rows_in_file(run, dataset)[material.rows]
     if path.suffix.lower() in TABLES:
         target = folder / f"{NAME}{'.csv' if path.suffix.lower() == '.xlsx' else path.suffix.lower()}"
         _write_table(target, path, run.label_column or "label", dataset.class_names, rows, labels, keep)
-        names = ("label_column", "text_column", "test_data", "only_columns", "drop_columns")
+        names = ("label_column", "text_column", "test_data", "only_columns", "drop_columns", "features")
         return target, {name: str(getattr(run, name)) for name in names if getattr(run, name) is not None}
     target = folder / f"{NAME}.npz"
     _write_arrays(target, path, rows, labels, keep)
