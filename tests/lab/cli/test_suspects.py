@@ -160,7 +160,7 @@ def test_a_run_from_another_directory(reweigh, elsewhere: tuple[Path, list[str]]
     assert reweigh(*line).code == 3
     ended = reweigh(*line, *root, "--retrain", "--json")
     assert ended.code == 0, ended.stderr
-    assert ended.json["options"]["data_root"] == "there"
+    assert Path(ended.json["data"]).parent == Path("new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "s.html", "there"]
 
 

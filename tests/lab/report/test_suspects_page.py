@@ -223,7 +223,7 @@ def test_texts_are_text_and_tables_are_in_their_own_units(open_page: Callable[..
     shown = page.locator(".card blockquote").first.inner_text()
     assert shown.startswith("<i>review</i> 59 word")
     assert len(shown) < 700
-    assert page.get_by_role("heading").all_inner_texts() == ["Suspects", "Review"]
+    assert page.get_by_role("heading").all_inner_texts() == ["Suspects", "Review", "Confusions"]
     features = Part(np.eye(N, 5, dtype=np.float32), np.arange(N) % 3)
     columns = [Column(f"column {k}", 100.0 * k, 10.0) for k in range(5)]
     page = open_page(suspects_page(features, make_suspects(), columns=columns)).page

@@ -131,6 +131,7 @@ def test_every_hashed_field_changes_the_hash() -> None:
         "only_columns": {"only_columns": "a,b"},
         "drop_columns": {"drop_columns": "a"},
         "holdout": {"holdout": 0},
+        "features": {"features": "wordllama"},
     }
     assert set(values) == {field.name for field in describe() if field.hashed}
     hashes = [run_of(**value).hash() for value in values.values()]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reweigh.labels import Suspects
 
 SHOWN = 10
+CONFUSIONS = 20  # in --json
 WIDTH = 60  # of the column "example"
 
 
@@ -119,8 +120,15 @@ def write_page(path: Path, run: Run, folder: Path, found: Suspects) -> None:
 
 
 def _as_mapping(found: RunSuspects) -> dict[str, Any]:
+    from reweigh.lab.report.suspects import confusions
+
     suspects, noise = found.suspects, found.suspects.noise
     mapping = {
+        "duplicates": [rows.tolist() for rows in found.duplicates],
+        "confusions": [
+            {"given": suspects.class_names[a], "suggested": suspects.class_names[b], "issues": count, "of": of}
+            for a, b, count, of in confusions(suspects, CONFUSIONS)
+        ],
         "examples": len(suspects),
         "issues": int(suspects.issue.sum()),
         "how": suspects.description,
@@ -162,6 +170,7 @@ def quality(found: RunSuspects) -> dict[str, float]:
 def _show(found: RunSuspects, folder: Path) -> None:
     from reweigh.lab.data.dataset import NOISY_HOLDOUT
     from reweigh.lab.record import read_header
+    from reweigh.lab.report.suspects import confusions
 
     suspects, noise = found.suspects, found.suspects.noise
     echo(folder)
@@ -172,6 +181,12 @@ def _show(found: RunSuspects, folder: Path) -> None:
     ]
     console().print(table(("example", "given", "suggested", "issue", "index", "score"), rows, left=4))
     echo(f"{int(suspects.issue.sum()):,} of {len(suspects):,} labels are suspects; scored by {suspects.description}")
+    if found.duplicates:
+        count = sum(map(len, found.duplicates))
+        echo(f"{count} examples are identical to others with a different label; they are listed first")
+    for given, suggested, count, of in confusions(suspects, SHOWN // 3):
+        before, after = suspects.class_names[given], suspects.class_names[suggested]
+        echo(f"of those labelled {before}, an estimated {count / of:.0%} are {after} ({count} of {of:,})")
     header = read_header(folder)
     if header.details.get("holdout") == NOISY_HOLDOUT and header.run.holdout > 0:
         echo("not scored: the examples held out to test the model")

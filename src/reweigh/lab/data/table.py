@@ -324,7 +324,7 @@ def value_of(column: Column, features: Sequence[float]) -> float | str:
     number = features[0] * column.std + column.mean
     if column.kind == "date":
         return datetime.fromtimestamp(86400 * round(number), tz=timezone.utc).date().isoformat()
-    return float(f"{number:.6g}")
+    return float(f"{number:.6g}") if abs(number) > 1e-6 * column.std else 0.0  # rounded from float32
 
 
 def _is_missing(value: Any) -> bool:

@@ -28,6 +28,7 @@ STYLES = ("page.css", "suspects.css")
 MIN_REVIEW = 24  # examples to review, even if fewer are issues
 HEAT_CLASSES = 20  # classes up to which the transition matrix is shown
 MISTAKES = 12
+ENDING = 48  # letters of a path
 ROWS, ABNORMAL, NORMAL = 12, 8, 3  # of the gallery: classes, and examples with the lowest and the highest p
 
 # maximum examples to review, and their size: the first that fit in MAX_BYTES
@@ -101,6 +102,18 @@ def to_review(suspects: Suspects, most: int) -> NDArray[np.int64]:
     return np.concatenate([issues[:most], others[: max(0, MIN_REVIEW - len(issues))]])
 
 
+def confusions(suspects: Suspects, most: int = MISTAKES) -> list[tuple[int, int, int, int]]:
+    """Return the most frequent pairs among the issues: given class, suggested class, issues, labels of the first."""
+    chosen = suspects.issue & (suspects.suggested != suspects.given)
+    classes = len(suspects.class_names)
+    pairs, counts = np.unique(suspects.given[chosen] * classes + suspects.suggested[chosen], return_counts=True)
+    of = np.bincount(suspects.given, minlength=classes)
+    order = np.argsort(-counts, kind="stable")[:most].tolist()
+    return [
+        (int(pairs[k] // classes), int(pairs[k] % classes), int(counts[k]), int(of[pairs[k] // classes])) for k in order
+    ]
+
+
 def gallery_rows(suspects: Suspects) -> list[dict[str, Any]]:
     """Return a row per class, most issues first, with the positions of its lowest and highest p."""
     rows = []
@@ -129,6 +142,7 @@ def _content(
         "review": len(review),
         "gallery": [row | {end: [location[i] for i in row[end]] for end in ("low", "high")} for row in rows],
         "noise": None if suspects.noise is None else _noise(suspects.noise),
+        "confusions": confusions(suspects),
     }
 
 
@@ -138,6 +152,7 @@ def _example(suspects: Suspects, i: int, sketch: Sketch, detail: Detail) -> dict
     return {
         "index": index,
         "source": _line_of(suspects.sources[i]) if "text" in preview else _ending(suspects.sources[i]),
+        **({"path": suspects.sources[i]} if "image" in preview and len(suspects.sources[i]) > ENDING else {}),
         "given": int(suspects.given[i]),
         "suggested": int(suspects.suggested[i]),
         "issue": bool(suspects.issue[i]),
@@ -146,9 +161,12 @@ def _example(suspects: Suspects, i: int, sketch: Sketch, detail: Detail) -> dict
     }
 
 
-def _ending(source: str, letters: int = 48) -> str:
-    """Return the end of a long path, where it differs from the others."""
-    return source if len(source) <= letters else f"…{source[-letters:]}"
+def _ending(source: str) -> str:
+    """Return the end of a long path, from a folder on, where it differs from the others."""
+    if len(source) <= ENDING:
+        return source
+    end = source[-ENDING:]
+    return f"…{end[max(0, end.find('/')) :]}"
 
 
 def _line_of(source: str) -> str | None:

@@ -25,6 +25,7 @@ from reweigh.lab.data.registry import NAMES, TABLES, path_of, with_root
 from reweigh.lab.data.source.columns import read
 from reweigh.lab.data.source.images import Files
 from reweigh.lab.data.table import BEFORE
+from reweigh.lab.features import is_file
 from reweigh.lab.record.files import make_folder, replace_file
 from reweigh.lab.run.material import Material, load
 from reweigh.lab.spec import Run
@@ -51,6 +52,8 @@ def write_data(
     """
     if with_root(run.data)[0] in NAMES or run.noise is not None or material.rows is None or run.labels is not None:
         return None
+    if run.features is not None and is_file(run.features):  # its rows would no longer be those of the data
+        return None
     path = path_of(run.data, run.data_root)
     dataset = load(replace(run, image_size=None), check=False)
     if len(material.train) != len(dataset.train):  # an imbalance leaves examples out
@@ -58,16 +61,25 @@ def write_data(
     if path.is_dir():
         target = folder / IMAGES
         _write_images(target, dataset, labels, keep)
-        return target, {name: str(getattr(run, name)) for name in ("features", "image_size") if getattr(run, name)}
+        return target, _options(run, "features", "image_size")
     rows = rows_in_file(run, dataset)[material.rows]
     if path.suffix.lower() in TABLES:
         target = folder / f"{NAME}{'.csv' if path.suffix.lower() == '.xlsx' else path.suffix.lower()}"
         _write_table(target, path, run.label_column or "label", dataset.class_names, rows, labels, keep)
-        names = ("label_column", "text_column", "test_data", "only_columns", "drop_columns", "features")
-        return target, {name: str(getattr(run, name)) for name in names if getattr(run, name) is not None}
+        return target, _options(
+            run, "label_column", "text_column", "only_columns", "drop_columns", "test_data", "features"
+        )
     target = folder / f"{NAME}.npz"
     _write_arrays(target, path, rows, labels, keep)
-    return target, {}
+    return target, _options(run, "features")
+
+
+def _options(run: Run, *names: str) -> dict[str, str]:
+    """Return those fields that are set; a path starts from the working directory, as that of the new data does."""
+    options = {name: str(getattr(run, name)) for name in names if getattr(run, name) is not None}
+    if "test_data" in options:
+        options["test_data"] = path_of(options["test_data"], run.data_root).as_posix()
+    return options
 
 
 def is_data(name: str) -> bool:

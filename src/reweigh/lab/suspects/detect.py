@@ -19,7 +19,8 @@ from reweigh.lab.record.rows import check_recorded
 from reweigh.lab.run import execute
 from reweigh.lab.run.material import Material, check_same_data, fold_split, gather, threshold_rows
 from reweigh.lab.spec import Run
-from reweigh.lab.suspects.examples import sources_of
+from reweigh.lab.suspects.duplicates import contradictions, list_first
+from reweigh.lab.suspects.examples import original, sources_of
 from reweigh.labels.scores import area_under_margin
 from reweigh.labels.suspects import METHODS, Method, Suspects, choose_method, find_suspects
 
@@ -29,10 +30,17 @@ PERCENTILE = 99.0  # of the threshold samples' areas under the margin (Pleiss 20
 
 @dataclass(frozen=True, eq=False)
 class RunSuspects:
-    """The suspects of a run, and the true labels of the same examples where the run added noise to them."""
+    """The suspects of a run.
+
+    Attributes:
+        suspects: the suspects.
+        clean: the true labels of the same examples where the run added noise to them.
+        duplicates: the rows of identical pictures or texts that have different labels, which are listed first.
+    """
 
     suspects: Suspects
     clean: NDArray[np.int64] | None
+    duplicates: tuple[NDArray[np.int64], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +154,9 @@ def suspects_of(
         seed=seed,
         bootstrap=bootstrap,
     )
-    return RunSuspects(suspects, material.clean)
+    part = original(run).part
+    groups = [] if part.kind == "features" else contradictions(replace(part, labels=material.train.labels))
+    return RunSuspects(list_first(suspects, groups), material.clean, tuple(groups))
 
 
 def of_run(run: Run, folder: Path, material: Material) -> Evidence:

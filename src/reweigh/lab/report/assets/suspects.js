@@ -3,9 +3,22 @@
 const KEYS = { k: "keep", f: "fix", d: "drop" };
 
 function picture(example, classes) {
-  if (example.image) return el("img", { src: example.image, alt: `example ${example.index}, labelled ${classes[example.given]}` });
+  if (example.image) {
+    const image = { src: example.image, alt: `example ${example.index}, labelled ${classes[example.given]}` };
+    return el("button", { type: "button", class: "zoom", "aria-label": `Enlarge example ${example.index}`, onclick: () => zoom(example, classes) }, el("img", image));
+  }
   if (example.text !== undefined) return el("blockquote", null, example.text);
   return el("dl", null, example.values.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, typeof value === "string" ? value : number(value, 6)))));
+}
+
+// the picture at twice its size or more, with the place of the original
+function zoom(example, classes) {
+  const close = el("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const dialog = el("dialog", { class: "enlarged", "aria-label": `Example ${example.index}`, onclose: () => dialog.remove() },
+    el("img", { src: example.image, alt: `example ${example.index}, labelled ${classes[example.given]}` }),
+    el("p", null, `${classes[example.given]} → ${classes[example.suggested]}`), el("p", { class: "source" }, example.path || sourceOf(example)), close);
+  document.body.append(dialog);
+  dialog.showModal();
 }
 
 function sourceOf({ source, index }) {
@@ -35,7 +48,7 @@ function card(example, classes, store) {
 
   function decide(kind, again = false) {
     const now = store.get(index);
-    if (kind === "fix" && label === given) { select.focus(); return false; }
+    if (kind === "fix" && label === given) { if (!again) select.focus(); return false; }
     if (now && now.kind === kind && !again) store.remove(index);
     else store.set(index, { given, kind, label: kind === "fix" ? label : given });
     show();
@@ -111,6 +124,14 @@ function reviewSection(suspects, store) {
     event.preventDefault();
   });
 
+  // one decision for all examples that the filters show and that are not decided yet
+  const bulk = el("select", { "aria-label": "Decide on all of these", onchange: () => {
+    const open = shown().filter(({ decided }) => !decided());
+    if (open.length && confirm(`${bulk.value} ${open.length} examples?`)) open.forEach(({ decide }) => decide(bulk.value, true));
+    bulk.value = "";
+  } }, el("option", { value: "" }, "Decide all shown…"),
+  [["keep", "keep all shown"], ["fix", "fix all shown as suggested"], ["drop", "drop all shown"]].map(([value, words]) => el("option", { value }, words)));
+
   const counter = el("output", { class: "counter" });
   const save = el("button", { type: "button", class: "save", onclick: () => download("decisions.csv", decisionsCsv(store, classes)) }, "Download decisions.csv");
   const clear = el("button", { type: "button", onclick: () => {
@@ -133,12 +154,12 @@ function reviewSection(suspects, store) {
 
   return el("section", { "aria-labelledby": "review" },
     el("h2", { id: "review" }, "Review"),
-    el("p", null, `The ${number(cards.length)} most suspicious examples, the most suspicious first: given label → suggested label. `,
+    el("details", { open: matchMedia("(min-width: 700px)").matches }, el("summary", null, `The ${number(cards.length)} most suspicious examples, the most suspicious first: given label → suggested label.`),
       "Keep confirms the label, Fix replaces it by the one in the list below the buttons, Drop removes the example. ",
       "On a card, arrow keys move to the next; ", el("kbd", null, "K"), " keeps, ", el("kbd", null, "F"), " fixes, ", el("kbd", null, "D"), " drops, ", el("kbd", null, "U"), " undoes."),
     unsafe,
     el("div", { class: "toolbar" },
-      el("label", null, "Pair", pair), el("label", null, "Show", state), counter, save, clear),
+      el("label", null, "Pair", pair), el("label", null, "Show", state), bulk, counter, save, clear),
     none, list,
     el("p", null, "Decisions are stored in this browser until you delete them. To apply the downloaded file:"), command.element);
 }
@@ -227,6 +248,16 @@ function heatTable(matrix, classes) {
 
 const between = (low, high) => `${(100 * low).toFixed(1)} to ${percent(high)}`;
 
+// Confusions: what the issues of each given class are taken for.
+function confusionSection({ confusions, classes }) {
+  const rows = confusions.map(([given, suggested, count, of]) =>
+    [classes[given], classes[suggested], percent(count / of, 0), `${number(count)} of ${number(of)}`]);
+  return el("section", { class: "noise", "aria-labelledby": "confusions" },
+    el("h2", { id: "confusions" }, "Confusions"),
+    el("p", null, "Of those with the first label, an estimated share is of the second class."),
+    el("div", { class: "mistakes" }, plainTable(["labelled", "probably", "share", "issues"], rows, "Confusions by class")));
+}
+
 function noiseSection({ noise, classes }) {
   const [rate, low, high] = noise.rate;
   const mistakes = noise.mistakes.map(([true_, given, value, least, most]) =>
@@ -246,6 +277,7 @@ const store = decisionStore(suspects.key);
 document.getElementById("main").append(
   el("p", null, `${number(suspects.issues)} of ${number(suspects.examples)} labels are issues: probably wrong. Score: ${suspects.method}.`),
   reviewSection(suspects, store),
+  ...(suspects.confusions.length ? [confusionSection(suspects)] : []),
   ...(suspects.gallery.length ? [gallerySection(suspects)] : []),
   ...(suspects.noise ? [noiseSection(suspects)] : []));
 document.getElementById("version").textContent = content.version;
