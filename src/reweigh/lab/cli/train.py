@@ -92,8 +92,8 @@ def choose_run(fields: dict[str, Any]) -> Run:
         choice = choose(given.pop("data"), given)
     except TypeError as error:  # on a command line a value of the wrong type is a wrong value
         raise ValueError(str(error)) from error
-    if choice.chosen and is_first_process():
-        print_stderr(choice.describe())
+    if (described := choice.describe()) and is_first_process():
+        print_stderr(described)
     return choice.run
 
 
