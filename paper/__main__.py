@@ -1,6 +1,7 @@
 """Run the paper's experiments, from a clone of the repository.
 
     python -m paper run FILE...         run what is missing of experiments, and show our numbers and the paper's
+    python -m paper next                run the most important unfinished runs that fit into a time
     python -m paper figure NAME         draw a figure of the paper: 1b, or from runs 2 or grid
     python -m paper page                write docs/results*.md from the records in paper/results
 
@@ -18,8 +19,9 @@ from pathlib import Path
 from paper.experiment import Experiment, load_all
 from paper.figures import NAMES, Panels, paper_figure, results_figure
 from paper.findings import Results
+from paper.queue import run_next
 from paper.results_page import ROOT, write_pages
-from paper.runner import RunOptions, RunState, Watch, deadline, run_experiments, run_states, select
+from paper.runner import BatchResult, RunOptions, RunState, Watch, deadline, run_experiments, run_states, select
 from paper.tables import (
     TextTable,
     block_table,
@@ -91,6 +93,29 @@ def _run(arguments: argparse.Namespace) -> int:
         if not panels:
             raise ValueError(f"{arguments.figure}: no figure to draw; the experiment has none, or lacks results")
         _write(Panels([figure for each in panels for figure in each.figures], panels[0].columns), arguments.figure)
+    return _exit_code(batch)
+
+
+def _next(arguments: argparse.Namespace) -> int:
+    experiments = load_all(sorted((ROOT / "paper" / "experiments").glob("*.py")))
+    fields = {name: value for name in ("device", "data_root") if (value := getattr(arguments, name)) is not None}
+    options = RunOptions(arguments.runs, fields=fields, jobs=arguments.jobs, save=arguments.save)
+    with Stop() as stop, progress("it") as show:
+        ended, left_out = run_next(
+            experiments, options, minutes=arguments.minutes, watch=_watch(show), should_stop=stop
+        )
+    for item, batch in ended.items():
+        state = (
+            "stopped" if batch.stopped else f"{len(batch.failed)} failed" if batch.failed else "done, as far as it fits"
+        )
+        print(f"{item.experiment} {item.phrase}".strip() + f": {state}")
+    print(f"{len(left_out)} runs did not fit into {arguments.minutes:g} minutes")
+    failed = {name: reason for batch in ended.values() for name, reason in batch.failed.items()}
+    return _exit_code(BatchResult(failed, any(batch.stopped for batch in ended.values())))
+
+
+def _exit_code(batch: BatchResult) -> int:
+    """Report failed and stopped runs, and return the exit code."""
     for reason in dict.fromkeys(batch.failed.values()):
         names = [name for name in batch.failed if batch.failed[name] == reason]
         print_stderr(f"failed: {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}")
@@ -177,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m paper", description=head, epilog=details, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = parser.add_subparsers(required=True, metavar="{run,figure,page}")
+    commands = parser.add_subparsers(required=True, metavar="{run,next,figure,page}")
 
     run = commands.add_parser(
         "run",
@@ -229,6 +254,27 @@ def _parser() -> argparse.ArgumentParser:
     add("--precision", help="fp32, tf32, bf16 or bf16-logits, instead of the experiment's own")
     add("--deterministic", action="store_true", help="use only deterministic kernels")
     add("--json", action="store_true", help="print one JSON object")
+
+    following = commands.add_parser(
+        "next",
+        description="Run the most important unfinished runs of the paper that fit into a time, and save their records. "
+        "The call may be cut anywhere: finished runs are not repeated, and a stopped one resumes from its folder.",
+        epilog="example: python -m paper next --minutes 25 --jobs 4 --device cuda",
+    )
+    following.set_defaults(command=_next)
+    add = following.add_argument
+    add("--minutes", type=float, default=25, metavar="M", help="the time (default: 25)")
+    add("--jobs", type=int, default=1, metavar="N", help="number of parallel runs (default: 1)")
+    add(
+        "--save",
+        type=Path,
+        default=Path("paper/results"),
+        metavar="FOLDER",
+        help="folder of records, whose runs are not run again (default: paper/results)",
+    )
+    add("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="directory of run folders (default: runs)")
+    add("--device", help="cpu, cuda, cuda:1, ...")
+    add("--data-root", metavar="FOLDER", help="directory of the data (default: REWEIGH_DATA)")
 
     figure = commands.add_parser("figure", description="Draw a figure of the paper (extra: plot).")
     figure.set_defaults(command=_figure)

@@ -46,6 +46,10 @@ def _never() -> bool:
     return False
 
 
+def _all(runs: Sequence[Run]) -> list[Run]:
+    return list(runs)
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """What to run of experiments, and how.
@@ -192,12 +196,15 @@ def run_experiments(
     *,
     watch: Watch = _ignore,
     should_stop: Callable[[], bool] = _never,
+    choose: Callable[[Sequence[Run]], list[Run]] = _all,
 ) -> tuple[list[Results], BatchResult]:
     """Run what is missing, save the results, and return those of the selected cells."""
     planned = [options.apply(experiment) for experiment in experiments]
     chosen = [each.only(phrase) for phrase in options.only or ("",) for each in planned]
     known = {name: finding for each in experiments for name, finding in options.saved_store(each).items()}
-    batch = run_missing(chosen, options.root, jobs=options.jobs, known=known, watch=watch, should_stop=should_stop)
+    batch = run_missing(
+        chosen, options.root, jobs=options.jobs, known=known, watch=watch, should_stop=should_stop, choose=choose
+    )
     results = []
     for experiment, prepared in zip(experiments, planned, strict=True):
         path, store = options.results_file(experiment), known
@@ -242,6 +249,7 @@ def run_missing(
     known: Store | None = None,
     watch: Watch = _ignore,
     should_stop: Callable[[], bool] = _never,
+    choose: Callable[[Sequence[Run]], list[Run]] = _all,
 ) -> BatchResult:
     """Run what is missing, in rounds: all runs that depend on nothing, then those that have become known, and so on.
 
@@ -254,6 +262,7 @@ def run_missing(
         known: findings whose runs need not be repeated.
         watch: called with progress.
         should_stop: called after every iteration; True stops all runs with a checkpoint, and the same call resumes.
+        choose: returns those of a round's runs that are run.
     """
     batch, tried = BatchResult(), set[str]()
 
@@ -270,12 +279,13 @@ def run_missing(
         plain = _missing(experiments, todo, store)
         parts = _next_runs(todo, root, batch)
         alone = {run.folder_name() for run in plain}
-        runs = [run for run in unique([*plain, *(part for _, part in parts)]) if run.folder_name() not in tried]
+        left = [run for run in unique([*plain, *(part for _, part in parts)]) if run.folder_name() not in tried]
+        tried |= {run.folder_name() for run in left}
+        runs = choose(left)
         if not runs:
             break
         for outcome in _execute(runs, root, jobs, watch, should_stop):
             name = outcome.folder.name
-            tried.add(name)
             if isinstance(outcome.error, Interrupted):
                 batch.stopped = True
             elif outcome.error is not None:

@@ -92,6 +92,8 @@ def rows(make: Callable[[str], Callable[..., Run]]) -> list[Row]:
         loss("MAE-DN", "MAE", "7.5 5.4 4.5 4.8 5.8 3.5 3.9", dn=True),
         loss("MSE-DN", "MSE", "25.8 28.4 27.0 26.5 27.4 23.9 25.3", dn=True),
         loss("DM(beta=0)", "DM(1, 0)", "67.2 56.2 50.9 44.4 64.4 62.5 60.4"),
+        Row("ELR", lambda column: make(column)(method="ELR(7, 0.9)"), note="not in the paper"),
+        Row("Auto", lambda column: make(column)(method="Auto"), note="not in the paper"),
         dm(0, "70.1 60.9 55.2 44.6 65.5 63.1 60.6"),
         dm(0.5, "69.3 65.7 61.0 52.9 67.4 65.0 60.8"),
         dm(1, "69.2 63.4 54.7 43.9 67.5 65.8 63.3"),

@@ -73,6 +73,8 @@ def rows(net: str) -> list[Row]:
         loss("MAE-DN", "MAE", "10 10 10 19", dn=True),
         loss("MSE-DN", "MSE", "85 51 76 53", dn=True),
         loss("DM(beta=0)", "DM(1, 0)", "86 66 56 18"),
+        Row("ELR", lambda column: make(column)(method="ELR(3, 0.7)"), note="not in the paper"),
+        Row("Auto", lambda column: make(column)(method="Auto"), note="not in the paper"),
         Row("DM(lam=0)", lambda column: search_beta(make(column), 0), "86 77 75 18"),
         loss("DM(lam=0.5)", "DM(0.5, 8)", "86 83 80 57"),
     ]

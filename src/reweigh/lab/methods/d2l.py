@@ -33,7 +33,7 @@ class D2L(BaseMethod):
 
     The minimum includes the untrained net, as published: if its features have few dimensions, α falls at once and the
     net learns little besides its own predictions. This may be why a ResNet-44 on tin100 fell to chance
-    (docs/results.md); its α was not recorded.
+    (docs/results-tin100.md); its α was not recorded.
 
     Args:
         start: epochs (plus `window`) before a turning point can come; published are 40 for CIFAR-10, 60 for CIFAR-100.
