@@ -174,7 +174,8 @@ def folders(state: str, rng: random.Random, scratch: Path) -> Iterator[tuple[str
         changed: list[str] = []
         if state == "interrupted" and "resume" in shown and shown["resume"].code == 0:
             changed = different(contents(folder / "runs" / run.name), expected)
-            found.append("silent" if changed else "recovered")
+            # it may resume from an earlier checkpoint, and say so
+            found = [*found, "silent"] if changed else ["recovered", *(kind for kind in found if kind != "silent")]
         if (state == "interrupted" and "refused" in found) or "resumable" in getattr(shown.get("list"), "text", ""):
             # nothing tells `show` how many rows there were; without a result, the run is listed as unfinished
             found = ["refused", *(kind for kind in found if kind != "silent")]
@@ -208,7 +209,7 @@ def _judge(shown: Shown, intact: Shown, name: str, run: str) -> str:
         return "leaked"
     is_named = Path(name).name in shown.text or ("/" in name and f"/{Path(name).parts[0]}" in shown.text)
     if shown.code:
-        return "refused" if is_named or f"{run}: " in shown.text else "unnamed"
+        return "refused" if is_named or run in shown.text else "unnamed"
     if is_named:
         return "named"
     return "same" if shown == intact else "silent"
