@@ -111,3 +111,18 @@ def test_a_class_without_examples_has_the_identity_row() -> None:
     np.testing.assert_allclose(joint, np.diag([0.5, 0.5, 0]))
     assert rate_of(joint) == 0
     np.testing.assert_allclose(transition_of(joint), np.eye(3))
+
+
+@pytest.mark.parametrize(("rate", "separation"), [(0.1, 3.0), (0.1, 2.0), (0.3, 2.0)])
+def test_the_interval_of_the_rate_covers_overlapping_classes(rate: float, separation: float) -> None:
+    """The classes overlap, so that a perfect model gives clean labels low probabilities, too."""
+    covered = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        truth = rng.integers(0, 3, 500)
+        logits = separation * (rng.normal(size=(500, 3)) + separation * np.eye(3)[truth])
+        p = np.exp(logits - logits.max(axis=1, keepdims=True))
+        labels = np.where(rng.random(500) < rate, (truth + rng.integers(1, 3, 500)) % 3, truth)
+        noise = estimate_noise(labels, p / p.sum(axis=1, keepdims=True), bootstrap=40)
+        covered += noise.low <= float((labels != truth).mean()) <= noise.high
+    assert covered >= 18
