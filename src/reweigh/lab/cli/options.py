@@ -55,6 +55,7 @@ EPOCHS = Field(
 
 # The fields in which `reweigh.lab.run.defaults.choose` differs from `Run`, and its choice of loss.
 DEFAULTS = {
+    "features": "none, efficientnet-lite0 for a folder of few pictures if it is installed",
     "image_size": "64, with nets for large images none",
     "net": "mlp-256, for images resnet20",
     "iterations": "40 epochs, at most 20000",

@@ -10,25 +10,27 @@ import numpy as np
 
 from reweigh.lab.data.dataset import NOISY_HOLDOUT, Dataset
 from reweigh.lab.data.registry import NAMES
-from reweigh.lab.features import with_features
+from reweigh.lab.features import is_installed, with_features
 from reweigh.lab.nets.mlp import flattens
 from reweigh.lab.nets.registry import IMAGE_NETS
-from reweigh.lab.run.material import gather, load
+from reweigh.lab.run.material import FRAMES, gather, load
 from reweigh.lab.spec import DATA_FIELDS, Run, parse
 
 EPOCHS = 40
-MAX_ITERATIONS = 20_000
+MIN_ITERATIONS, MAX_ITERATIONS = 250, 20_000  # the first not with Auto, whose batches shrink with the data
 BATCH_SIZES = 16, 128  # with Auto; the smallest data sets get the first
 BATCHES = 10  # in an epoch, at least, if the batch size allows
 # learning rates of a multilayer perceptron with Auto, for batches of 128
 MAX_RATE, RATE_TIMES_WIDTH, TEXT_RATE = 0.03, 4.0, 0.3
 EVALUATIONS = 10
+PRETRAINED, FEW_PICTURES = "efficientnet-lite0", 20_000
+"""The features that are chosen for a folder of up to so many pictures."""
 IMAGE_SIZE = 64  # of the files of a folder
 IN_MEMORY = 2**32  # bytes of images
 UNBALANCED = 3  # ratio of the largest to the smallest class from which batches are balanced
 
 SHOWN = (
-    *("text_column", "net", "weighting", "loss", "method", "image_size", "augment", "inputs"),
+    *("text_column", "features", "net", "weighting", "loss", "method", "image_size", "augment", "inputs"),
     *("sampler", "batch_size", "lr", "iterations"),
 )
 
@@ -89,6 +91,10 @@ def choose(data: str, fields: Mapping[str, Any] | None = None, *, holds_out: boo
         given["text_column"] = dataset.columns[0].name
         choice = choose(data, given | ({} if epochs is None else {"epochs": epochs}), holds_out=holds_out)
         return choice._replace(chosen=(*choice.chosen, "text_column"))
+    if "features" not in given and (features := _pretrained(dataset, data, given)) is not None:
+        given["features"] = features
+        choice = choose(data, given | ({} if epochs is None else {"epochs": epochs}), holds_out=holds_out)
+        return choice._replace(chosen=(*choice.chosen, "features"))
     if given.get("features") is not None:
         dataset = with_features(dataset, str(given["features"]), root=given.get("data_root"))
     chosen = _for_inputs(dataset, data, given) | {"record_p": True, "record_margins": True, **given}
@@ -110,10 +116,20 @@ def choose(data: str, fields: Mapping[str, Any] | None = None, *, holds_out: boo
     if "iterations" not in settings:
         per_epoch = examples / int(settings["batch_size"])
         usual = min(MAX_ITERATIONS, max(1, int(EPOCHS * per_epoch)))
+        if str(settings.get("method", "")).partition("(")[0] != "Auto":
+            usual = max(usual, MIN_ITERATIONS)
         settings["iterations"] = usual if epochs is None else max(1, round(epochs * per_epoch))
     settings.setdefault("evaluate_every", max(1, int(settings["iterations"]) // EVALUATIONS))
     run = Run.from_mapping(settings)
     return Choice(run, tuple(name for name in run.to_mapping() if name not in {"data", *given}), examples)
+
+
+def _pretrained(dataset: Dataset, data: str, given: Mapping[str, Any]) -> str | None:
+    """Return the features for a user's own folder of few pictures, if what computes them is installed."""
+    own_choice = given.keys() & {"net", "init_file", "image_size", "augment", "inputs"}
+    if dataset.kind != "files" or data in NAMES or own_choice or str(given.get("noise", "")) in FRAMES:
+        return None
+    return PRETRAINED if len(dataset.train) <= FEW_PICTURES and is_installed(PRETRAINED) else None
 
 
 def _for_inputs(dataset: Dataset, data: str, given: Mapping[str, Any]) -> dict[str, Any]:
