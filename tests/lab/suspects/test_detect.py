@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 from reweigh.errors import DataError
+from reweigh.lab.record.files import read_json, write_json
 from reweigh.lab.run import Interrupted, Update, execute
 from reweigh.lab.run.material import gather
 from reweigh.lab.spec import Run
@@ -81,10 +82,23 @@ def test_changed_labels_are_refused(tmp_path: Path) -> None:
         suspects_of(folder, bootstrap=2)
 
 
+def refused_by_its_digest(path: Path, size: int, find: Callable[[], object]) -> None:
+    """Check that a truncated file is refused; then remove the digests, which earlier versions did not write."""
+    content = path.read_bytes()
+    path.write_bytes(content[:size])
+    with pytest.raises(DataError, match=rf"{path.name}: damaged; its content does not match its digest"):
+        find()
+    path.write_bytes(content)
+    result = read_json(path.parent / "result.json")
+    del result["sha256"]
+    write_json(path.parent / "result.json", result)
+
+
 @pytest.mark.parametrize("name", ["p.f16", "margins.bin"])
 def test_truncated_records_are_refused(finished: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / finished.name
     shutil.copytree(finished, folder)
+    refused_by_its_digest(folder / name, 100, lambda: suspects_of(folder, bootstrap=2))
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 5])
     with pytest.raises(DataError, match=rf"{name}: holds 2 records, expected 10; there is none of iteration 45"):
@@ -104,6 +118,7 @@ def test_truncated_records_of_threshold_samples_are_refused(finished: Path, tmp_
         for each in tmp_path.glob("*/run.json")
         if json.loads(each.read_text())["run"].get("threshold_set") == number
     )
+    refused_by_its_digest(path, 0, lambda: suspects_of(folder, threshold_samples=True, bootstrap=2))
     content = path.read_bytes()
     for size in (0, len(content) // 5):
         path.write_bytes(content[:size])
