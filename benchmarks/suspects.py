@@ -274,6 +274,9 @@ class Bench:
             suspects, finding = self.timer.timed(find)
             seconds = finding if self.timer.jobs > 1 else reading + finding  # `alone` includes the probabilities
             lines.append(line_of(method, suspects, _truth(material.clean, given), self.cost([run], seconds)))
+        if evidence.posteriors is not None:  # a run by Auto
+            found, finding = self.timer.timed(lambda: suspects_of(folder).suspects)
+            lines.append(line_of("posterior", found, _truth(material.clean, given), self.cost([run], finding)))
         return lines
 
     def aum(self, weighting: str) -> Lines:

@@ -40,15 +40,14 @@ class Problem:
     name: str
     data: str
     fields: tuple[tuple[str, Any], ...]
-    robust: tuple[str, ...] = ("GCE(0.7)", "DM(0.5, 8)")
+    robust: tuple[str, ...] = ("GCE(0.7)", "DM(0.5, 8)", "Auto")
     retrained: bool = False
     brief: bool = False
 
     def run(self, root: Path, weighting: str, seed: int, device: str, iterations: int | None) -> Run:
         """Return the run on this problem that records p and margins."""
-        fields = (
-            SHORTER.get(self.data, {}) | dict(self.fields) | {"weighting": weighting, "seed": seed, "device": device}
-        )
+        objective = {"method" if weighting == "Auto" else "weighting": weighting}
+        fields = SHORTER.get(self.data, {}) | dict(self.fields) | objective | {"seed": seed, "device": device}
         if self.data in ("cifar10", "tin100") and device.startswith("cuda"):
             fields["precision"] = "bf16"
         if iterations is not None:
@@ -72,7 +71,7 @@ PROBLEMS = (
     Problem("cifar10, asymmetric 40 %", "cifar10", _flips("asymmetric_cifar10", 0.4), retrained=True),
     Problem("cifar10, clean", "cifar10", (), brief=True),
     Problem("cifar10, unbalanced", "cifar10", (_TAIL,), brief=True),
-    Problem("tin100, symmetric 40 %", "tin100", _flips("symmetric", 0.4), ("DM(0.5, 8)", "GCE(0.7)"), True),
+    Problem("tin100, symmetric 40 %", "tin100", _flips("symmetric", 0.4), ("DM(0.5, 8)", "GCE(0.7)", "Auto"), True),
     Problem("imdb, symmetric 20 %", "imdb", _flips("symmetric", 0.2), retrained=True),
     Problem("imdb, symmetric 40 %", "imdb", _flips("symmetric", 0.4)),
 )

@@ -85,7 +85,7 @@ def estimate_noise(
     The transition matrix has bootstrap intervals, for the variation between samples of this size. That of the rate also
     covers the bias of the confident joint where classes overlap: true labels are drawn from `pred_probs` and noisy ones
     from the estimated matrix, and the estimate from these is compared with their rate. Over 100 simulated data sets
-    each it covers the true rate in 96 to 100 (the bootstrap alone: 0 to 99). It ignores other errors of the model: one
+    each it covers the true rate in 95 to 100 (the bootstrap alone: 0 to 99). It ignores other errors of the model: one
     that has memorised the noisy labels gives a low rate and a narrow interval.
 
     Args:
