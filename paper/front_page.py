@@ -302,7 +302,7 @@ def not_measured(left: Sequence[Experiment]) -> str:
     lines = []
     if waiting:
         names = ", ".join(f"`{each.name}`" for each in waiting)
-        lines.append(f"- Waiting for a GPU (`python -m paper next` runs them, the most important first): {names}.")
+        lines.append(f"- Not run yet (`python -m paper next` runs them, the most important first): {names}.")
     if missing:
         names = ", ".join(f"`{each.name}`" for each in missing)
         lines.append(f"- [Data could not be had]({MISSING}): {names}.")

@@ -37,6 +37,7 @@ ORDER = (
     Item("cifar10_cifarnet", "", ONE),
     Item("clean_resnets", "", ONE),
     Item("label_correction", "", ONE),
+    Item("auto_digits"),
     Item("auto_cifar10", "symmetric 0.4", ONE),
     Item("ablation-cifar10", "r = 0.4", THREE),
     Item("ablation-cifar10", "", THREE),
