@@ -263,4 +263,4 @@ def losses(backend: str, rng: random.Random, scratch: Path) -> Iterator[tuple[st
             return "wrong", f"{case.criterion}, reduction={case.criterion.reduction!r}, {kind} {shape}: {problem}"
         return ("equal" if used or backend == "plain" else "plain"), ""
 
-    return in_batches(one, prepare, rng, scratch, batch=2000)
+    return in_batches(one, prepare, rng, scratch, batch=1000 if backend == "plain" else 50)
