@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 PUBLIC = """
 AEL AGCE AUL Auto Beta BinaryCriterion CCE Criterion Curve DM Exponential Focal ForwardSymmetric GCE IMAE Indexed
 LinearCriterion MAE MSE Normal PerClass PHuber Recorder SL Tapered TruncatedGCE Uniform Weighting __version__
-advise batch_stats emphasis_of find_suspects from_loss recommend
+advise batch_stats emphasis_of find_suspects from_loss
 """
 
 

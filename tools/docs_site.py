@@ -57,7 +57,6 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
             "reweigh.lab.record",
             "reweigh.lab: load_model",
             "reweigh.lab.predict: Predictions predict",
-            "reweigh.recommendation: Recommendation recommend",
         ),
     ),
     "search": ("Search and procedures", ("reweigh.lab.search", "reweigh.lab.procedures")),

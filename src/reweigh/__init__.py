@@ -22,7 +22,6 @@ _NAMES_IN = {
     "reweigh.linear": "LinearCriterion",
     "reweigh.emphasis": "emphasis_of from_loss",
     "reweigh.language": "advise",
-    "reweigh.recommendation": "recommend",
     "reweigh.labels": "Recorder find_suspects",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names.split()}
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from reweigh.labels import find_suspects as find_suspects
     from reweigh.language import advise as advise
     from reweigh.linear import LinearCriterion as LinearCriterion
-    from reweigh.recommendation import recommend as recommend
     from reweigh.weightings import *  # noqa: F403
 
 
