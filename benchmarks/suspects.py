@@ -205,7 +205,7 @@ class Bench:
         self.root: Path = options.root
         settings = options.device, options.iterations
         run = problem.run(self.root, PLAIN, seed, *settings)
-        self.runs = {weighting: replace(run, weighting=weighting) for weighting in (*problem.robust, PLAIN)}
+        self.runs = {weighting: by_objective(run, weighting) for weighting in (*problem.robust, PLAIN)}
         about = {"cleanlab": installed("cleanlab"), "run_on": options.device, "jobs": timer.jobs}
         self.made = provenance(options.commit) | about
         first = first_of(problem.data)
@@ -346,6 +346,11 @@ class Bench:
             runs = [self.timed if run.fold is None else self.timed_fold for run in runs]
         each = [self.timer.read(run) for run in runs]
         return None if None in each else sum(filter(None, each)) + seconds
+
+
+def by_objective(run: Run, name: str) -> Run:
+    """Return the run with another weighting, or by the method Auto."""
+    return replace(run, weighting=None, method=name) if name == "Auto" else replace(run, weighting=name)
 
 
 def folds_of(run: Run) -> list[Run]:
