@@ -177,18 +177,28 @@ class Auto(nn.Module):
         return 1.0 - float(self.joint.trace() / self.joint.sum())
 
     def suspects(self) -> Suspects:
-        """Rank the labels seen so far by 1 - their posterior, averaged over training; suggest the likeliest class."""
+        """Rank the labels seen so far by 1 - p, the mean of three probabilities of the given label.
+
+        They are its posterior at the end, its posterior averaged over training, and its opinion: the first is the best
+        of them until a net memorises labels, the others after that. The suggested class is that of the opinion.
+        """
         from reweigh.labels import find_suspects
 
         rows = ((self.visits > 0) & (self.labels >= 0)).nonzero()[:, 0]
         if not len(rows):
             raise ValueError("no suspects yet: no labelled example has been seen")
-        posteriors = self.posteriors[rows].double()
+        labels = self.labels[rows].long()
+        opinions, means = (
+            x[rows].double() / x[rows].double().sum(1, keepdim=True) for x in (self.opinions, self.posteriors)
+        )
+        p = torch.stack((self.posterior(rows).double(), means, opinions)).mean(0).gather(1, labels[:, None])
         found = find_suspects(
-            self.labels[rows].cpu().numpy(),
-            (posteriors / posteriors.sum(1, keepdim=True)).cpu().numpy(),
+            labels.cpu().numpy(),
+            opinions.cpu().numpy(),
+            history=p.clamp(0, 1).cpu().numpy(),
+            method="mean-p",
             sources=[str(row) for row in rows.tolist()],
-            description="1 - posterior of the given label, averaged over training",
+            description="1 - posterior of the given label",
         )
         return replace(found, index=rows.cpu().numpy())
 

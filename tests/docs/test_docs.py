@@ -31,6 +31,7 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 PROGRAMS = [
     ROOT / "paper" / "__main__.py",
+    ROOT / "tests" / "attack" / "__main__.py",
     ROOT / "src" / "reweigh" / "lab" / "train" / "supervisor.py",
     *(ROOT / "benchmarks").glob("*.py"),
 ]
