@@ -63,7 +63,7 @@ def check(owner: object, name: str, value: Parameter, low: float, high: float = 
     >>> check("GCE", "q", -1.0, low=0)
     Traceback (most recent call last):
         ...
-    ValueError: GCE: q must be a number in [0, 1e+09], got -1.0
+    ValueError: GCE: q must be a number in [0, inf), got -1.0
     """
     given: object = value
     if isinstance(given, torch.fx.Proxy):  # torch 2.6 copies a weighting with these while it compiles

@@ -35,7 +35,7 @@ def test_measuring_changes_nothing() -> None:
 
 @pytest.mark.parametrize("free", [2**20, 100 * 2**20])
 def test_a_run_that_does_not_fit_is_refused_with_a_batch_that_does(tmp_path, monkeypatch, free) -> None:
-    np.savez(tmp_path / "t.npz", x=np.zeros((20, 32, 32, 3), np.uint8), y=np.arange(20) % 2)
+    np.savez(tmp_path / "t.npz", x=np.zeros((640, 32, 32, 3), np.uint8), y=np.arange(640) % 2)
     monkeypatch.setattr(memory, "available", lambda device: free)
     run = Run(data=str(tmp_path / "t.npz"), net="resnet20", weighting="CCE", iterations=1, batch_size=512)
     with pytest.raises(MemoryError, match=r"net 'resnet20' with batches of 512 needs about 1\.\d GB") as caught:

@@ -289,7 +289,7 @@ def test_data_of_a_user(make: Callable[[Path], str], name: str, fields: dict[str
 def test_fields_replace_defaults(tmp_path: Path) -> None:
     run = default_run("digits", {"weighting": "CCE", "batch_size": 600, "seed": 3})
     assert (run.weighting, run.batch_size, run.seed, run.net) == ("CCE", 600, 3, "mlp-256")
-    assert (run.iterations, run.evaluate_every, run.record_p, run.record_margins) == (80, 8, True, True)
+    assert (run.iterations, run.evaluate_every, run.record_p, run.record_margins) == (250, 25, True, True)
     few = default_run("digits")
     assert (few.method, few.sampler, few.batch_size, few.iterations) == ("Auto", "shuffled", 64, 750)
     wide = np.random.default_rng(0).normal(size=(500, 800)).astype(np.float32)
