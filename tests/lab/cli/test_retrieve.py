@@ -36,17 +36,8 @@ def trained(reweigh: Callable[..., Any], people: Path, tmp_path_factory: pytest.
     root = tmp_path_factory.mktemp("runs")
 
     def train(*words: str) -> Path:
-        ended = reweigh(
-            "train",
-            "--data",
-            f"tracklets:{people}",
-            *(NET if "--net" not in words else ()),
-            *REST,
-            *words,
-            "--runs",
-            root,
-            "--json",
-        )
+        settings = [*(NET[2:] if "--net" in words else NET), *REST]
+        ended = reweigh("train", "--data", f"tracklets:{people}", *settings, *words, "--runs", root, "--json")
         assert ended.code == 0, ended.stderr
         return Path(ended.json["folder"])
 
