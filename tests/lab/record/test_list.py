@@ -84,6 +84,13 @@ def test_a_run_with_a_value_of_the_wrong_type_is_broken(
     assert found[0].problem == f"{path}{', line 1' if file == 'rows.jsonl' else ''}: {problem}"
 
 
+def test_a_header_in_the_place_of_a_result_is_refused(tmp_path: Path, make_run: MakeRun) -> None:
+    folder = make_run(tmp_path / "a")
+    (folder / "result.json").write_bytes((folder / "run.json").read_bytes())
+    (found,) = list_runs(tmp_path)
+    assert (found.state, found.problem) == ("broken", f"{folder / 'result.json'}: final is missing")
+
+
 def test_lists_of_a_column_have_one_length(tmp_path: Path, make_run: MakeRun) -> None:
     path = make_run(tmp_path / "a") / "rows.jsonl"
     path.write_text("".join(f'{{"step": {step}, "p_histogram": {[0.5] * step}}}\n' for step in (1, 2)))

@@ -133,6 +133,17 @@ def test_a_pruned_run_stays_resumable_and_its_rows_count(tmp_path: Path) -> None
     assert score == read_rows(folder)[-1]["validation_accuracy"]
 
 
+def test_checkpoints_that_a_kill_left_with_a_result_are_removed(tmp_path: Path) -> None:
+    run = Run.from_mapping({**FIELDS, "weighting": "CCE", "validation": 0.2, **CPU})
+    objective = run_objective(tmp_path, "validation_accuracy")
+    score = objective(run, Told(None))
+    left = [tmp_path / run.folder_name() / name for name in ("checkpoint.pt", "checkpoint.previous.pt")]
+    for path in left:
+        path.write_bytes(b"of a process that was killed")
+    assert objective(run, Told(None)) == score
+    assert not any(path.exists() for path in left)
+
+
 def test_a_locked_run_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reweigh.lab.record.files import Lock
 
