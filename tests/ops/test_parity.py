@@ -184,6 +184,16 @@ def test_norm_is_the_weight_to_the_ends(device: torch.device) -> None:
 
 
 @pytest.mark.usefixtures("_passes")
+@pytest.mark.parametrize("weighting", [DM(0.5, 8), Tapered(DM(0.5, 8), 4.0), Beta(2.0, 2.0)], ids=repr)
+def test_fitted_rows_share_a_batch_although_their_weights_underflow(weighting: Weighting, device: torch.device) -> None:
+    logits = torch.zeros(3, 5, device=device)
+    logits[:, 0] = torch.tensor([2000.0, 2000.0, 2001.0])
+    criterion = Criterion(weighting, normalise="batch", taper=0.0)
+    _, gradient = result(criterion, logits, torch.zeros(3, dtype=torch.long, device=device))
+    assert gradient.abs().sum().item() == pytest.approx(1.0)
+
+
+@pytest.mark.usefixtures("_passes")
 def test_large_common_offsets_cost_nothing(device: torch.device) -> None:
     logits, target = draw(5, 10, device)
     logits = (logits * 8).round() / 8

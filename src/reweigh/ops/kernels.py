@@ -298,7 +298,7 @@ def weigh(
     # q = odds / (1 + small), so that q / (q + taper) = odds / (odds + taper (1 + small))
     odds = tl.where(m > 0, small, 1.0)
     if INNER:
-        log_w += tl.log(odds / (odds + inner * (1.0 + small)))
+        log_w += tl.where(m > 0, -m, 0.0) - tl.log(odds + inner * (1.0 + small))  # odds underflow from 746 on
     active = tl.where(m == float("inf"), 0.0, s)
     pull = active
     if TAPER:
