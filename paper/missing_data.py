@@ -18,7 +18,7 @@ STAND_INS = {  # data set -> the test that trains on a stand-in in its official 
     "mars": "test_mars",
 }
 REASONS = {
-    "cifar100": "its pictures were not at hand; tin100 replaces it where that makes sense",
+    "cifar100": "its images could not be obtained; tin100 replaces it where that makes sense",
     "vehicles10": "it is made of pictures of CIFAR-100",
     "clothing1m": "its authors give it by agreement only",
     "mars": "its authors give it on their page only; mini_mars is a part of it",

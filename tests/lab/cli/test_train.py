@@ -158,7 +158,7 @@ def test_what_is_not_set_is_chosen_and_printed(
     assert "(2 epochs)" in chosen
     run = json.loads((tmp_path / ended.stdout.splitlines()[0] / "run.json").read_text())["run"]
     assert (run["net"], run.get("image_size")) == (net, 64 if make is pictures else None)
-    assert default_run(run["data"], {"epochs": 2, "batch_size": 4}).net == net  # suspects choose alike
+    assert default_run(run["data"], {"epochs": 2, "batch_size": 4}).net == net  # as suspects chooses
 
 
 @pytest.mark.parametrize(
