@@ -288,6 +288,12 @@ def search_rate(run: Run, rates: Sequence[float] = (0.01, 0.03, 0.1, 0.3), short
     return search("lr", rates, lambda lr: replace(run, lr=lr), short, evaluations=2)
 
 
+def noisy_choice(choice: Choice) -> Choice:
+    """Return a choice whose trials are scored on labels as noisy as those that they train on."""
+    options = (replace(each, trial=replace(each.trial, validation_labels="noisy")) for each in choice.options)
+    return replace(choice, options=tuple(options))
+
+
 def dm_parameters(weighting: str | None) -> tuple[float, float] | None:
     """Return (lam, beta) of a DM whose parameters are plain numbers, None for anything else.
 

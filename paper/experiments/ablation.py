@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paper import Cell, Experiment, Reported
-from paper.experiment import Choice, Option
-from paper.protocols import ours, search_rate
+from paper.experiment import Choice
+from paper.protocols import noisy_choice, ours, search_rate
 
 RATES = (0.2, 0.4, 0.6, 0.8)
 GRID = {0: (0.5, 1, 2, 4), 0.5: (4, 8, 12, 16), 1: (8, 12, 16, 20), 2: (12, 16, 20, 24)}  # lam: betas
@@ -67,12 +67,7 @@ def cell(rate: float, weighting: str) -> Cell:
 
 def own_rate(rate: float, weighting: str) -> Choice:
     """Return a choice of the learning rate of one setting, by trials scored on noisy labels."""
-
-    def noisy(option: Option) -> Option:
-        return replace(option, trial=replace(option.trial, validation_labels="noisy"))
-
-    choice = search_rate(ours(rate, weighting=weighting))
-    return replace(choice, options=tuple(map(noisy, choice.options)))
+    return noisy_choice(search_rate(ours(rate, weighting=weighting)))
 
 
 CELLS = tuple(cell(rate, weighting) for weighting in WEIGHTINGS for rate in RATES)

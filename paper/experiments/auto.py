@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from paper import Cell, Experiment
-from paper.experiment import Choice
-from paper.protocols import ours, search_rate
+from paper.protocols import noisy_choice, ours, search_rate
 from reweigh.lab.spec import Run
 
 Noise = tuple[str | None, float | None]
@@ -68,12 +67,6 @@ def cells(
                 changed: dict[str, Any] = {"weighting": None, "noise": noise[0], "rate": noise[1], **fields}
                 found.append(Cell(row, column, noisy_choice(search_rate(replace(base, **changed), rates, short))))
     return tuple(found)
-
-
-def noisy_choice(choice: Choice) -> Choice:
-    """Return a choice whose trials are scored on labels as noisy as those that they train on."""
-    options = (replace(each, trial=replace(each.trial, validation_labels="noisy")) for each in choice.options)
-    return replace(choice, options=tuple(options))
 
 
 DIGITS = Run(data="digits", net="mlp-128", weighting="CCE", iterations=600, lr=0.03, evaluate_every=60)
